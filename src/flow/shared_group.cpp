@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+#include "flow/shared_group.hpp"
+
+#include <algorithm>
+
+namespace rondo::flow {
+
+using format::EntryState;
+using format::LeaseWord;
+
+bool not_for(const ring::RingView& v, Seq p, const ring::RecordView& r, std::uint32_t group, std::uint32_t life) {
+    if (r.head.type != ring::RecordType::message) return true;
+    if ((r.head.flags & format::flag_extensions) == 0) return false;
+    const auto body = ring::body_of(v, p, r);
+    if (!body) return false;
+    const auto only = format::find_only_group(body->first(body->size() - r.head.payload_bytes));
+    return only && (only->group != group || only->life != life);
+}
+
+Take SharedGroup::take_new(std::uint64_t deadline, bool hand_over, format::Word& pin, Leased& out) {
+    for (std::uint64_t turn = 0; turn < ring_.slots * 2; ++turn) {
+        const Seq p = hint();
+        ring::RecordView r{};
+        const auto seen = ring::peek(ring_, p, r);
+        if (seen == ring::Peek::absent || seen == ring::Peek::corrupt) {
+            if (hint() != p) continue;
+            if (seen == ring::Peek::absent) return Take::empty;
+            out.position = p;
+            return Take::corrupt;
+        }
+        // ORD(lease.entry): acquire; pairs with change().
+        std::uint64_t word = entry(p).a.load(std::memory_order_acquire);
+        const LeaseWord there = format::unpack_lease(word);
+        const std::uint64_t lap1 = ring_.lap1(p);
+        if (there.lap1 > lap1) continue;  // p is stale
+        if (there.lap1 == lap1 && there.state != EntryState::ready) {
+            move_hint(p, r.head.slots);
+            continue;
+        }
+        if (not_for(ring_, p, r, index_, life_)) {
+            if (skip(p, word)) move_hint(p, r.head.slots);
+            advance_low_water();
+            continue;
+        }
+        const std::uint32_t attempts = there.lap1 == lap1 ? there.attempts : 0;
+        const std::uint32_t charged = hand_over ? std::min(attempts + 1, format::max_attempts) : attempts;
+        // ORD(handle.borrow): release; pairs with settled_floor(); carried to it by the CAS below and by the mark
+        // that whoever settles this message moves.
+        // ORD(none): only this consumer writes its pin.
+        if (pin.load(std::memory_order_relaxed) > p) pin.store(p, std::memory_order_release);
+        // ORD(none): advisory; believed only if its tag matches A.
+        entry(p).b.store(format::pack_due({deadline, me_, charged}), std::memory_order_relaxed);
+        if (!change(p, word, {lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) continue;
+        move_hint(p, r.head.slots);
+        out = {p, word, r};
+        return Take::taken;
+    }
+    return Take::empty;
+}
+
+bool SharedGroup::skip_corrupt(Seq p) {
+    const std::uint64_t k = slots_of(p);
+    // ORD(lease.entry): acquire; pairs with change().
+    const std::uint64_t word = entry(p).a.load(std::memory_order_acquire);
+    if (k == 0 || format::unpack_lease(word).lap1 >= ring_.lap1(p)) return false;
+    if (skip(p, word)) move_hint(p, k);
+    advance_low_water();
+    return true;
+}
+
+SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64_t& next_due) {
+    const Seq low = low_water();
+    const Seq end = std::min(hint(), low + ring_.slots);
+    for (at = std::max(at, low); at < end; ++at) {
+        // ORD(lease.entry): acquire; pairs with change().
+        std::uint64_t word = entry(at).a.load(std::memory_order_acquire);
+        const LeaseWord w = format::unpack_lease(word);
+        if (w.lap1 != ring_.lap1(at) || w.state == EntryState::settled) continue;
+        if (w.state == EntryState::ready) return {Found::ready, at++, word};
+        if (w.state == EntryState::dead_pending) return {Found::dead_pending, at++, word};
+        if (w.state == EntryState::failing || w.state == EntryState::moving) continue;
+        // ORD(none): advisory; its tag must match A.
+        std::uint64_t b = entry(at).b.load(std::memory_order_relaxed);
+        const auto due = format::unpack_due(b);
+        if (due.owner != w.owner || due.attempts != w.attempts) {
+            // A paused taker overwrote it. Start the clock anew and come back.
+            const std::uint64_t fresh = now + due_of(std::uint64_t{1'000'000'000});
+            // ORD(none): as above.
+            entry(at).b.compare_exchange_strong(b, format::pack_due({fresh, w.owner, w.attempts}),
+                                                std::memory_order_relaxed, std::memory_order_relaxed);
+            next_due = std::min(next_due, fresh);
+            continue;
+        }
+        if (due.value > now) {
+            next_due = std::min(next_due, due.value);
+            continue;
+        }
+        const Found found = w.state == EntryState::backoff  ? Found::due
+                            : w.state == EntryState::leased ? Found::lapsed_untouched
+                                                            : Found::lapsed;
+        return {found, at++, word};
+    }
+    return {};
+}
+
+bool SharedGroup::take_returned(const Returned& r, std::uint64_t deadline, bool hand_over, format::Word& pin,
+                                Leased& out) {
+    const LeaseWord w = format::unpack_lease(r.word);
+    const std::uint32_t charged = hand_over ? std::min(w.attempts + 1, format::max_attempts) : w.attempts;
+    const Seq p = r.position;
+    // ORD(handle.borrow): release; as in take_new().
+    // ORD(none): only this consumer writes its pin.
+    if (pin.load(std::memory_order_relaxed) > p) pin.store(p, std::memory_order_release);
+    // ORD(none): advisory.
+    entry(p).b.store(format::pack_due({deadline, me_, charged}), std::memory_order_relaxed);
+    std::uint64_t word = r.word;
+    if (!change(p, word, {w.lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) return false;
+    out.position = p;
+    out.word = word;
+    return read(p, out.record);
+}
+
+bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
+    if (!read(p, out.record)) return false;
+    // ORD(lease.entry): acquire; pairs with change().
+    former = entry(p).a.load(std::memory_order_acquire);
+    const LeaseWord w = format::unpack_lease(former);
+    const std::uint64_t lap1 = ring_.lap1(p);
+    if (w.lap1 > lap1 || (w.lap1 == lap1 && w.state != EntryState::ready)) return false;
+    const std::uint32_t attempts = w.lap1 == lap1 ? w.attempts : 0;
+    out.position = p;
+    out.word = former;
+    return change(p, out.word, {lap1, EntryState::handed, me_, std::min(attempts + 1, format::max_attempts)});
+}
+
+bool SharedGroup::hand_over(Leased& lease) {
+    const LeaseWord w = format::unpack_lease(lease.word);
+    const std::uint32_t charged = std::min(w.attempts + 1, format::max_attempts);
+    // ORD(none): the deadline moves over to the new tag; if it is lost, an expirer starts the clock anew.
+    const auto due = format::unpack_due(entry(lease.position).b.load(std::memory_order_relaxed));
+    if (!change(lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged})) return false;
+    // ORD(none): advisory.
+    entry(lease.position).b.store(format::pack_due({due.value, w.owner, charged}), std::memory_order_relaxed);
+    return true;
+}
+
+bool SharedGroup::settle(const Leased& lease, format::Outcome outcome) {
+    const LeaseWord w = format::unpack_lease(lease.word);
+    std::uint64_t word = lease.word;
+    return change(lease.position, word, {w.lap1, EntryState::settled, 0, static_cast<std::uint32_t>(outcome)});
+}
+
+bool SharedGroup::give_back(const Leased& lease) {
+    const LeaseWord w = format::unpack_lease(lease.word);
+    std::uint64_t word = lease.word;
+    if (!change(lease.position, word, {w.lap1, EntryState::ready, 0, w.attempts})) return false;
+    note_return();
+    return true;
+}
+
+bool SharedGroup::extend(const Leased& lease, std::uint64_t deadline) {
+    const LeaseWord w = format::unpack_lease(lease.word);
+    auto& e = entry(lease.position);
+    // ORD(none): advisory; a lease that was lost meanwhile has another tag.
+    e.b.store(format::pack_due({deadline, w.owner, w.attempts}), std::memory_order_relaxed);
+    // ORD(lease.entry): acquire; pairs with change().
+    return e.a.load(std::memory_order_acquire) == lease.word;
+}
+
+bool SharedGroup::begin_failing(Seq p, std::uint64_t& word, std::uint32_t owner) {
+    const LeaseWord w = format::unpack_lease(word);
+    return change(p, word, {w.lap1, EntryState::failing, owner, w.attempts});
+}
+
+void SharedGroup::end_failing(Seq p, std::uint64_t word, std::uint64_t due) {
+    const LeaseWord w = format::unpack_lease(word);
+    // ORD(none): believed only with the tag that the CAS below sets.
+    entry(p).b.store(format::pack_due({due, 0, w.attempts}), std::memory_order_relaxed);
+    change(p, word, {w.lap1, EntryState::backoff, 0, w.attempts});
+    note_return();
+}
+
+void SharedGroup::end_releasing(Seq p, std::uint64_t word) {
+    const LeaseWord w = format::unpack_lease(word);
+    change(p, word, {w.lap1, EntryState::ready, 0, w.attempts == 0 ? 0 : w.attempts - 1});
+    note_return();
+}
+
+bool SharedGroup::begin_moving(Seq p, std::uint64_t& word, std::uint32_t owner, Seq dead_tail) {
+    const LeaseWord w = format::unpack_lease(word);
+    // ORD(none): before the state says moving; read only by whoever owns the move.
+    entry(p).b.store(format::pack_due({dead_tail, owner, w.attempts}), std::memory_order_relaxed);
+    return change(p, word, {w.lap1, EntryState::moving, owner, w.attempts});
+}
+
+void SharedGroup::end_moving(Seq p, std::uint64_t word, bool moved) {
+    const LeaseWord w = format::unpack_lease(word);
+    if (moved) {
+        change(p, word, {w.lap1, EntryState::settled, 0, static_cast<std::uint32_t>(format::Outcome::dead_lettered)});
+    } else {
+        change(p, word, {w.lap1, EntryState::dead_pending, 0, w.attempts});
+    }
+}
+
+Seq SharedGroup::noted_dead_tail(Seq p, Seq tail_now) const {
+    // ORD(none): written before the entry's state, which the caller acquired.
+    const Seq low = format::unpack_due(entry(p).b.load(std::memory_order_relaxed)).value;
+    const Seq noted = (tail_now & ~format::max_due) | low;
+    return noted > tail_now ? noted - (format::max_due + 1) : noted;
+}
+
+bool SharedGroup::advance_low_water() {
+    bool moved = false;
+    for (std::uint64_t steps = 0; steps < ring_.slots; ++steps) {
+        Seq p = low_water();
+        // ORD(lease.entry): acquire; pairs with change().
+        const LeaseWord w = format::unpack_lease(entry(p).a.load(std::memory_order_acquire));
+        if (w.lap1 != ring_.lap1(p) || w.state != EntryState::settled) return moved;
+        const std::uint64_t k = slots_of(p);
+        if (k == 0) {
+            if (low_water() == p) return moved;
+            continue;
+        }
+        // The hint first: low water must never pass it. A stale k is harmless: both words have moved on then.
+        move_hint(p, k);
+        // ORD(group.mark): acq_rel; pairs with settled_floor(): this group's reads below are over.
+        if (group_->cursor.compare_exchange_strong(p, p + k, std::memory_order_acq_rel, std::memory_order_relaxed))
+            moved = true;
+    }
+    return moved;
+}
+
+Seq SharedGroup::low_water() const {
+    // ORD(group.mark): acquire; pairs with advance_low_water().
+    return group_->cursor.load(std::memory_order_acquire);
+}
+
+Seq SharedGroup::hint() const {
+    // ORD(group.hint): acquire; pairs with move_hint().
+    return group_->hint.load(std::memory_order_acquire);
+}
+
+std::uint64_t SharedGroup::returns() const {
+    // ORD(group.returns): acquire; pairs with note_return().
+    return group_->returns.load(std::memory_order_acquire);
+}
+
+void SharedGroup::note_return() {
+    // ORD(group.returns): release; pairs with returns(): the entry's new state is visible to who sees the count.
+    group_->returns.fetch_add(1, std::memory_order_release);
+}
+
+bool SharedGroup::skip(Seq p, std::uint64_t word) {
+    return change(p, word, {ring_.lap1(p), EntryState::settled, 0, static_cast<std::uint32_t>(format::Outcome::skipped)});
+}
+
+std::uint64_t SharedGroup::slots_of(Seq p) const {
+    // ORD(none): the record is settled here, hence was read before; if it is recycled meanwhile the CAS fails.
+    const auto head = format::unpack_head(ring_.head(p).load(std::memory_order_relaxed));
+    if (format::plausible(head, p, ring_.slots)) return head.slots;
+    // ORD(ring.claim): acquire; pairs with claim_at(). A damaged header: the claim knows.
+    const auto claim = format::unpack_claim(ring_.claim(p).load(std::memory_order_acquire));
+    return claim.lap1 == ring_.lap1(p) && (p & ring_.mask()) + claim.slots <= ring_.slots ? claim.slots : 0;
+}
+
+bool SharedGroup::change(Seq p, std::uint64_t& from, const LeaseWord& to) {
+    const std::uint64_t next = format::pack_lease(to);
+    // ORD(lease.entry): acq_rel; pairs with the loads of A. Carries the note, B and the reads of the message.
+    if (!entry(p).a.compare_exchange_strong(from, next, std::memory_order_acq_rel, std::memory_order_acquire))
+        return false;
+    from = next;
+    return true;
+}
+
+void SharedGroup::move_hint(Seq p, std::uint64_t k) {
+    Seq expected = p;
+    // ORD(group.hint): acq_rel; pairs with hint(). Failure means that somebody helped.
+    group_->hint.compare_exchange_strong(expected, p + k, std::memory_order_acq_rel, std::memory_order_relaxed);
+}
+
+}  // namespace rondo::flow

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// One participant of a queue: its mappings, its lock, its place in the tables, and the housekeeping that every
+// participant does for all. Everything public (Queue, Producer, Consumer, DeadLetters) stands on one of these and
+// keeps it alive.
+//
+// Liveness: byte `id` of lane-00.ring is locked through this attachment's own open file description. The kernel
+// frees it when the process is gone, whatever the reason; nothing else counts as death.
+// Threads: any. Locks inside are of this process only and never held while waiting.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "flow/credit.hpp"
+#include "flow/dead_letters.hpp"
+#include "flow/eventcount.hpp"
+#include "flow/lease_table.hpp"
+#include "os/fd.hpp"
+#include "os/mapping.hpp"
+#include "rondo/options.hpp"
+#include "rondo/result.hpp"
+#include "rondo/stats.hpp"
+
+namespace rondo::detail {
+
+class ConsumerCore;
+class Pump;
+
+/// A ring file, open and mapped.
+struct RingFile {
+    os::UniqueFd fd;
+    os::Mapping mapping;
+    format::Superblock super{};
+    ring::RingView view{};
+
+    std::byte* at(std::uint64_t offset) const { return mapping.data() + offset; }
+    std::span<format::Group> groups() const {
+        return {reinterpret_cast<format::Group*>(at(super.groups_offset)), super.group_count};
+    }
+};
+
+/// Which group, in which life.
+struct GroupRef {
+    std::uint32_t index;
+    std::uint32_t life;
+};
+
+class Attachment : public std::enable_shared_from_this<Attachment> {
+public:
+    static Result<std::shared_ptr<Attachment>> open(const std::string& directory, const OpenOptions& options);
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
+    ~Attachment();
+
+    // ---- the rings ----
+    const RingFile& main() const { return main_; }
+    const RingFile& dead() const { return dead_; }
+    const RingFile& retry() const { return retry_; }
+    format::HotWords& hot() const { return *main_.view.hot; }
+    std::span<format::Handle> handles() const;
+    std::span<format::Handle> used_handles() const;
+    std::span<format::Participant> participants() const;
+    std::span<format::Group> groups() const { return main_.groups(); }
+    flow::LeaseTable dead_table() const { return dead_table_; }
+    std::span<const std::byte> dead_table_bytes() const { return dead_lease_.bytes(); }
+    flow::EventCount data_event() const { return {hot().data_event, hot().fence_needed}; }
+    flow::EventCount space_event() const { return {hot().space_event, hot().fence_needed}; }
+    flow::DeadRing dead_ring(std::uint32_t participant) const {
+        return {dead_.view, dead_.groups(), participant};
+    }
+    flow::DeadRing dead_ring() const { return dead_ring(id_); }
+
+    std::uint32_t id() const { return id_; }
+    const OpenOptions& options() const { return options_; }
+    const std::string& program() const { return program_; }
+    std::uint32_t pid() const { return pid_; }
+    const std::string& directory() const { return directory_; }
+    int directory_fd() const { return dir_.get(); }
+
+    /// detached (after fork), closed (by this process or by destroy), or ok. Checked by every call.
+    Result<void> usable() const;
+    bool detached() const;
+    bool closed() const;
+    void close();
+
+    // ---- handles ----
+    Result<std::uint32_t> take_handle(format::HandleKind kind, std::string_view name,
+                                      std::optional<GroupRef> group);
+    void free_handle(std::uint32_t index);
+
+    // ---- groups ----
+    Result<GroupRef> find_group(std::string_view name) const;
+    Result<GroupRef> create_group(std::string_view name, const GroupOptions& options);
+    Result<void> delete_group(std::string_view name, Force force);
+    bool group_alive(const GroupRef& g) const;
+    std::string group_name(std::uint32_t index) const;
+    /// The lease table of a shared group, mapped at first sight. Empty if the group is gone.
+    flow::LeaseTable lease_table(const GroupRef& g);
+    std::span<const std::byte> lease_bytes(const GroupRef& g);
+
+    // ---- housekeeping ----
+    /// Dead owners, half-made groups, the limit; at most once a tick for all processes together.
+    void housekeep();
+    /// The same at once, for who needs to know now.
+    void housekeep_now();
+    /// Moves the main ring's limit; wakes whoever waits for space if it moved.
+    bool advance_credit();
+
+    // ---- who waits, who holds ----
+    void enroll(ConsumerCore* consumer);
+    void dismiss(ConsumerCore* consumer);
+    /// Does the calling thread hold a message of this queue?
+    bool thread_holds_message() const;
+    Pump& pump();
+    /// Of the pump. True if some consumer's descriptor waits for a message.
+    bool wake_consumers_with_messages();
+
+    bool others_alive();
+    /// Of destroy: all rings closed, everyone woken.
+    void mark_closed();
+    Stats stats();
+    std::string explain(const Error& error);
+    bool file_gone() const;
+
+private:
+    Attachment() = default;
+
+    Result<void> open_files(const std::string& directory);
+    Result<void> open_ring(RingFile& ring, std::string_view name, format::RingKind kind, bool prefault);
+    Result<void> open_dead_table();
+    Result<void> check_home();
+    Result<void> attach();
+    void detach();
+    bool take_participant(std::uint32_t id);
+    void scavenge(std::uint32_t participant);
+    void scavenge_group(const GroupRef& g, std::uint32_t participant, std::uint32_t handle);
+    void reopen_dead_letters(std::uint32_t participant);
+    void bury(std::uint32_t id);
+    void scan_participants();
+    void repair_groups();
+    void finish_delete(std::uint32_t index);
+    Result<GroupRef> make_group(std::uint32_t index, std::string_view name, const GroupOptions& options);
+    Result<Seq> start_position(const GroupOptions& options, Seq floor) const;
+    Result<Seq> seek_boundary(Seq floor, Seq wanted, std::optional<std::uint64_t> accepted_from) const;
+    bool group_has_handles(std::uint32_t index) const;
+    bool any_active_group(std::uint32_t except) const;
+
+    struct LeaseFile {
+        os::Mapping mapping;
+        flow::LeaseTable table;
+    };
+    const LeaseFile* lease_file(const GroupRef& g);
+
+    OpenOptions options_;
+    std::string directory_, program_;
+    std::uint32_t pid_ = 0;
+    os::UniqueFd dir_;
+    RingFile main_, retry_, dead_;
+    os::Mapping dead_lease_;
+    flow::LeaseTable dead_table_;
+    std::uint32_t id_ = 0;
+    std::uint64_t fork_generation_ = 0;
+    std::atomic<bool> closed_{false};
+
+    std::mutex scan_mutex_;   // housekeeping of this process: a lock on one descriptor does not exclude its threads
+    std::mutex admin_mutex_;  // same for the admin byte
+    mutable std::mutex lease_mutex_;
+    std::map<std::uint64_t, LeaseFile> lease_files_;  // by life << 32 | index
+    mutable std::mutex consumers_mutex_;
+    std::vector<ConsumerCore*> consumers_;
+    std::mutex pump_mutex_;
+    std::unique_ptr<Pump> pump_;
+};
+
+/// A value that differs between the living threads of this process.
+std::uint64_t thread_token();
+
+}  // namespace rondo::detail

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+#include "queue/dead_letters_core.hpp"
+
+#include "flow/credit.hpp"
+#include "format/dead_entry.hpp"
+#include "os/clock.hpp"
+#include "queue/producer_core.hpp"
+
+namespace rondo::detail {
+
+namespace {
+
+bool matches(const DeadFilter& f, const DeadLetter& d) {
+    return (f.group.empty() || f.group == d.group) && (!f.id || *f.id == d.id) &&
+           (f.reason.empty() || f.reason == to_string(d.reason)) && (f.code.empty() || f.code == d.code) &&
+           (f.key.empty() || f.key == d.key) && (!f.fingerprint || *f.fingerprint == d.fingerprint);
+}
+
+DeadState state_of(const flow::SharedGroup& g, Seq p) {
+    // ORD(lease.entry): acquire; pairs with change().
+    const auto w = format::unpack_lease(g.entry(p).a.load(std::memory_order_acquire));
+    if (w.lap1 != g.ring().lap1(p) || w.state == format::EntryState::ready) return DeadState::open;
+    if (w.state != format::EntryState::settled) return DeadState::redriving;
+    return w.attempts == static_cast<std::uint32_t>(format::Outcome::redriven) ? DeadState::redriven
+                                                                               : DeadState::discarded;
+}
+
+}  // namespace
+
+DeadLettersCore::DeadLettersCore(std::shared_ptr<Attachment> a)
+    : a_(std::move(a)), group_(a_->dead().view, a_->dead().groups()[0], 0, 1, a_->dead_table(), a_->id()) {}
+
+DeadLettersCore::~DeadLettersCore() {
+    if (producer_ != nullptr) producer_->close();
+}
+
+Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) const {
+    std::vector<DeadLetter> out;
+    const auto ring = format::ring_bytes(a_->dead().mapping.bytes(), a_->dead().super);
+    const auto& v = a_->dead().view;
+    // ORD(ring.tail): acquire; pairs with move_tail().
+    const Seq tail = v.tail().load(std::memory_order_acquire);
+    (void)format::walk_records(ring, flow::floor_of(v), tail, [&](const format::RecordInfo& r) {
+        if (r.state != format::RecordState::message) return true;
+        const auto copy = format::copy_record(ring, r);
+        const auto parts = copy ? format::parts_of(r.head, *copy) : std::nullopt;
+        if (!parts) return true;
+        auto letter = format::decode_dead_entry(parts->payload);
+        if (!letter) return true;
+        letter->id = r.position;
+        letter->state = state_of(group_, r.position);
+        if (matches(filter, *letter)) out.push_back(std::move(*letter));
+        return out.size() < filter.max;
+    });
+    return out;
+}
+
+Result<ProducerCore*> DeadLettersCore::producer() {
+    if (producer_ != nullptr) return producer_;
+    auto made = ProducerCore::create(a_, {.name = "redrive"});
+    if (made) producer_ = *made;
+    return made;
+}
+
+/// Is there a record in the main ring, at or behind `from`, that was made from this dead letter?
+bool DeadLettersCore::copied_before(const format::Origin& origin, Seq from) const {
+    const auto& v = a_->main().view;
+    const auto ring = format::ring_bytes(a_->main().mapping.bytes(), a_->main().super);
+    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
+    const Seq tail = v.tail().load(std::memory_order_acquire);
+    bool found = false;
+    (void)format::walk_records(ring, std::max(from, flow::floor_of(v)), tail, [&](const format::RecordInfo& r) {
+        if (r.state != format::RecordState::message || (r.head.flags & format::flag_extensions) == 0) return true;
+        const auto copy = format::copy_record(ring, r);
+        const auto parts = copy ? format::parts_of(r.head, *copy) : std::nullopt;
+        found = parts && format::ExtensionReader::find_origin(parts->extensions) == origin;
+        return !found;
+    });
+    return found;
+}
+
+void DeadLettersCore::settle(const flow::Leased& lease, format::Outcome outcome) {
+    (void)group_.settle(lease, outcome);
+    group_.advance_low_water();
+    (void)flow::advance_limit(a_->dead().view, a_->dead().groups(), {});
+    a_->space_event().notify();
+}
+
+Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d) {
+    auto target = a_->find_group(d.group);
+    if (!target || d.payload_damaged) return Moved::skipped;
+    auto by = producer();
+    if (!by) return tl::unexpected(by.error());
+    flow::Leased lease;
+    std::uint64_t former = 0;
+    if (!group_.take_at(d.id, former, lease)) return Moved::skipped;
+    const format::Origin origin{a_->dead().super.ring_uuid, lease.record.epoch, d.id};
+    const auto before = format::unpack_lease(former);
+    const bool again = before.lap1 == a_->dead().view.lap1(d.id) && before.attempts != 0;
+    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
+    const Seq tail = a_->main().view.tail().load(std::memory_order_acquire);
+    if (again && copied_before(origin, group_.noted_dead_tail(d.id, tail))) {
+        settle(lease, format::Outcome::redriven);
+        return Moved::yes;
+    }
+    auto& b = group_.entry(d.id).b;
+    // ORD(none): for whoever comes after a crash of this process; carried by the entry's lock-protected repair.
+    b.store(format::pack_due({tail, a_->id(), lease.attempts()}), std::memory_order_relaxed);
+
+    std::vector<Header> headers;
+    for (const auto& [name, value] : d.headers) headers.push_back({name, value});
+    format::Extensions e;
+    e.key = d.key;
+    e.type = d.type;
+    e.message_id = d.message_id;
+    e.headers = headers;
+    e.only_group = target->index;
+    e.only_group_life = target->life;
+    e.redrive_count = d.redrive_count + 1;
+    e.origin = origin;
+    e.first_reason = d.first_reason;
+    e.first_dead_ns = d.first_dead_ns;
+    auto sent = (*by)->publish_extended(e, d.payload);
+    if (!sent) {
+        (void)group_.give_back(lease);
+        if (sent.error().code == Errc::no_credit) return Moved::no_credit;
+        if (sent.error().code == Errc::too_large) return Moved::skipped;
+        return tl::unexpected(sent.error());
+    }
+    settle(lease, format::Outcome::redriven);
+    return Moved::yes;
+}
+
+Result<Redriven> DeadLettersCore::redrive(const DeadFilter& filter, bool execute) {
+    if (auto ok = a_->usable(); !ok) return tl::unexpected(ok.error());
+    auto letters = list(filter);
+    if (!letters) return tl::unexpected(letters.error());
+    Redriven sum;
+    bool stopped = false;
+    for (const auto& d : *letters) {
+        if (d.state != DeadState::open) continue;
+        if (stopped) {
+            ++sum.skipped;
+            continue;
+        }
+        auto moved = Result<Moved>(a_->find_group(d.group) && !d.payload_damaged ? Moved::yes : Moved::skipped);
+        if (execute) moved = redrive_one(d);
+        if (!moved) return tl::unexpected(moved.error());
+        stopped = *moved == Moved::no_credit;
+        if (*moved == Moved::yes) {
+            ++sum.count;
+            sum.bytes += d.payload.size();
+        } else {
+            ++sum.skipped;
+        }
+    }
+    return sum;
+}
+
+Result<Redriven> DeadLettersCore::discard(const DeadFilter& filter, std::string_view reason, bool execute) {
+    if (auto ok = a_->usable(); !ok) return tl::unexpected(ok.error());
+    if (reason.empty()) return fail(Errc::invalid_argument, "a discard needs a reason");
+    auto letters = list(filter);
+    if (!letters) return tl::unexpected(letters.error());
+    Redriven sum;
+    for (const auto& d : *letters) {
+        if (d.state != DeadState::open) continue;
+        if (execute) {
+            flow::Leased lease;
+            std::uint64_t former = 0;
+            if (!group_.take_at(d.id, former, lease)) {
+                ++sum.skipped;
+                continue;
+            }
+            // Who closed it and why stays in the entry's note until its place is used again.
+            if (auto* note = group_.table().note_for(d.id, group_.low_water())) {
+                flow::Failure f;
+                f.outcome = format::Outcome::discarded;
+                f.reason.code = "discarded";
+                f.reason.message = reason;
+                f.started_ns = f.ended_ns = os::wall_ns();
+                f.handler = {"operator", a_->program(), a_->pid()};
+                flow::note_attempt(*note, 1, f, 0);
+            }
+            settle(lease, format::Outcome::discarded);
+        }
+        ++sum.count;
+        sum.bytes += d.payload.size();
+    }
+    return sum;
+}
+
+}  // namespace rondo::detail

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+// Groups: found by name, made, deleted, repaired when their maker or deleter was killed.
+//
+// Definition and state are changed under the admin byte of lane-00.ring. A group that is `creating` or `deleting`
+// while that byte is free was left by a dead process: whoever comes by finishes it.
+#include <algorithm>
+#include <cmath>
+
+#include "flow/exclusive_group.hpp"
+#include "flow/shared_group.hpp"
+#include "format/layout.hpp"
+#include "format/validate.hpp"
+#include "os/clock.hpp"
+#include "os/file.hpp"
+#include "os/lock.hpp"
+#include "queue/attachment.hpp"
+#include "queue/create.hpp"
+#include "queue/files.hpp"
+
+namespace rondo::detail {
+
+namespace {
+
+using format::GroupState;
+
+GroupState state_of(const format::Group& g) {
+    // ORD(group.state): seq_cst; pairs with set_state(), and as the second half of the member handshake with
+    // take_handle().
+    return static_cast<GroupState>(g.state.load(std::memory_order_seq_cst));
+}
+
+void set_state(format::Group& g, GroupState s) {
+    // ORD(group.state): seq_cst; pairs with state_of(). Releases the definition, the marks and the lease table.
+    g.state.store(static_cast<std::uint32_t>(s), std::memory_order_seq_cst);
+}
+
+std::uint32_t life_of(const format::Group& g) {
+    // ORD(none): read between two looks at the state, or under the admin lock.
+    return g.life.load(std::memory_order_relaxed);
+}
+
+std::string name_of(const format::Group& g) {
+    std::string out;
+    for (const auto& c : g.name) {
+        // ORD(none): published by the state.
+        const char ch = c.load(std::memory_order_relaxed);
+        if (ch == '\0') break;
+        out += ch;
+    }
+    return out;
+}
+
+template <class W, class V>
+void put(W& word, V value) {
+    // ORD(none): published by set_state().
+    word.store(value, std::memory_order_relaxed);
+}
+
+void define(format::Group& g, std::string_view name, const format::ResolvedGroup& r) {
+    put(g.mode, static_cast<std::uint32_t>(r.mode));
+    put(g.kind, static_cast<std::uint32_t>(r.kind));
+    put(g.start_kind, static_cast<std::uint32_t>(r.start_kind));
+    put(g.jitter, static_cast<std::uint32_t>(r.jitter));
+    put(g.start_value, r.start_value);
+    put(g.lease_timeout_ns, r.lease_timeout_ns);
+    put(g.max_lease_total_ns, r.max_lease_total_ns);
+    put(g.max_deliveries, r.max_deliveries);
+    put(g.backoff_multiplier_milli, r.backoff_multiplier_milli);
+    put(g.backoff_initial_ns, r.backoff_initial_ns);
+    put(g.backoff_max_ns, r.backoff_max_ns);
+    put(g.retry_max_age_ns, r.retry_max_age_ns);
+    put(g.max_in_flight_consumer, r.max_in_flight_consumer);
+    put(g.max_in_flight_group, r.max_in_flight_group);
+    put(g.max_dead_pending, r.max_dead_pending);
+    put(g.created_ns, os::wall_ns());
+    for (std::size_t i = 0; i < format::name_bytes; ++i) put(g.name[i], i < name.size() ? name[i] : '\0');
+}
+
+format::ResolvedGroup stored(const format::Group& g) {
+    const auto get = [](const auto& w) {
+        // ORD(none): published by the state.
+        return w.load(std::memory_order_relaxed);
+    };
+    format::ResolvedGroup r{};
+    r.mode = static_cast<format::GroupMode>(get(g.mode));
+    r.kind = static_cast<format::GroupKind>(get(g.kind));
+    r.jitter = static_cast<format::Jitter>(get(g.jitter));
+    r.start_kind = static_cast<format::StartKind>(get(g.start_kind));
+    r.start_value = get(g.start_value);
+    r.lease_timeout_ns = get(g.lease_timeout_ns);
+    r.max_lease_total_ns = get(g.max_lease_total_ns);
+    r.max_deliveries = get(g.max_deliveries);
+    r.backoff_multiplier_milli = get(g.backoff_multiplier_milli);
+    r.backoff_initial_ns = get(g.backoff_initial_ns);
+    r.backoff_max_ns = get(g.backoff_max_ns);
+    r.retry_max_age_ns = get(g.retry_max_age_ns);
+    r.max_in_flight_consumer = get(g.max_in_flight_consumer);
+    r.max_in_flight_group = get(g.max_in_flight_group);
+    r.max_dead_pending = get(g.max_dead_pending);
+    return r;
+}
+
+/// Marks of a group that begins at `start`, all but the cursor.
+void reset_marks(format::Group& g, Seq start) {
+    put(g.hint, start);
+    put(g.owner, std::uint64_t{0});
+    put(g.handed, start);
+    put(g.retry, std::uint64_t{0});
+    put(g.not_before, std::uint64_t{0});
+    put(g.move, std::uint64_t{0});
+    put(g.move_tail, std::uint64_t{0});
+    put(g.dead_pending, std::uint64_t{0});
+    put(g.note.position, std::uint64_t{0});
+    for (auto* c : {&static_cast<format::Word&>(g.delivered), &g.acked, &g.nacked, &g.rejected, &g.released, &g.stale,
+                    &g.lapsed, &g.owner_died, &g.dead_lettered, &g.redelivered, &g.skipped})
+        put(*c, std::uint64_t{0});
+}
+
+/// The admin byte: one maker or deleter at a time, in all processes. Freed by the kernel with its holder.
+class AdminLock {
+public:
+    AdminLock(int fd, std::mutex& mutex) : fd_(fd), guard_(mutex) {}
+    AdminLock(const AdminLock&) = delete;
+    AdminLock& operator=(const AdminLock&) = delete;
+    ~AdminLock() {
+        if (held_) (void)os::unlock(fd_, queue::admin_byte);
+    }
+    Result<void> wait() {
+        auto ok = os::lock_wait(fd_, queue::admin_byte, os::Lock::exclusive);
+        held_ = ok.has_value();
+        return ok;
+    }
+    bool take() {
+        const auto ok = os::try_lock(fd_, queue::admin_byte, os::Lock::exclusive);
+        held_ = ok && *ok;
+        return held_;
+    }
+
+private:
+    int fd_;
+    std::lock_guard<std::mutex> guard_;
+    bool held_ = false;
+};
+
+}  // namespace
+
+Result<GroupRef> Attachment::find_group(std::string_view name) const {
+    for (std::uint32_t i = 0; i < groups().size(); ++i) {
+        const auto& g = groups()[i];
+        if (state_of(g) != GroupState::active) continue;
+        const GroupRef ref{i, life_of(g)};
+        if (name_of(g) == name && group_alive(ref)) return ref;
+    }
+    return fail(Errc::no_such_group, "no group of that name");
+}
+
+bool Attachment::group_alive(const GroupRef& ref) const {
+    const auto& g = groups()[ref.index];
+    return state_of(g) == GroupState::active && life_of(g) == ref.life;
+}
+
+std::string Attachment::group_name(std::uint32_t index) const { return name_of(groups()[index]); }
+
+Result<GroupRef> Attachment::create_group(std::string_view name, const GroupOptions& options) {
+    if (auto ok = format::check_name(name); !ok) return tl::unexpected(ok.error());
+    if (auto ok = format::check_group_options(options, main_.view.slots); !ok) return tl::unexpected(ok.error());
+    AdminLock admin(main_.fd.get(), admin_mutex_);
+    if (auto ok = admin.wait(); !ok) return tl::unexpected(ok.error());
+    if (auto there = find_group(name)) {
+        auto same = format::check_same_group(options, stored(groups()[there->index]));
+        if (!same) return tl::unexpected(same.error());
+        return fail(Errc::exists, "a group of that name exists");
+    }
+    for (std::uint32_t i = 0; i < groups().size(); ++i) {
+        const GroupState s = state_of(groups()[i]);
+        if (s == GroupState::creating || s == GroupState::deleting) finish_delete(i);
+        if (state_of(groups()[i]) == GroupState::free) return make_group(i, name, options);
+    }
+    return fail(Errc::busy, "all groups of this queue are in use");
+}
+
+/// Under the admin lock, in a free block.
+Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view name, const GroupOptions& options) {
+    auto& g = groups()[index];
+    const auto& v = main_.view;
+    const GroupRef ref{index, life_of(g) + 1};
+    put(g.life, ref.life);
+    set_state(g, GroupState::creating);  // killed from here on: repair_groups() frees it again
+    const auto undo = [&](const Error& e) {
+        finish_delete(index);
+        return tl::unexpected(e);
+    };
+    const auto resolved = format::resolve(options, v.slots);
+    define(g, name, resolved);
+    if (resolved.mode == format::GroupMode::shared) {
+        auto ok = queue::create_lease_file(dir_.get(), queue::lease_name(index, ref.life), main_.super, index, ref.life);
+        if (!ok) return undo(ok.error());
+    }
+    // Pin, then raise the limit's generation: an advance that did not see the pin fails.
+    // ORD(group.mark): seq_cst; pairs with settled_floor().
+    g.cursor.store(flow::floor_of(v), std::memory_order_seq_cst);
+    // ORD(credit.limit): acquire; pairs with advance_limit().
+    std::uint64_t word = v.limit().load(std::memory_order_acquire);
+    do {
+        if (format::limit_generation(word) + 1 == format::join_generations)
+            return undo({Errc::busy, 0, "4095 groups were made while the ring stood still"});
+        // ORD(credit.limit): acq_rel; pairs with advance_limit().
+    } while (!v.limit().compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    const Seq floor = format::limit_position(word) - v.slots;
+    auto start = start_position(options, floor);
+    if (!start) return undo(start.error());
+    reset_marks(g, *start);
+    // ORD(group.mark): release; pairs with settled_floor().
+    g.cursor.store(*start, std::memory_order_release);
+    set_state(g, GroupState::active);
+    // ORD(credit.keep): release; pairs with settled_floor(). The group holds the ring now.
+    hot().keep_from.store(format::nowhere, std::memory_order_release);
+    return ref;
+}
+
+Result<Seq> Attachment::start_position(const GroupOptions& options, Seq floor) const {
+    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
+    const Seq tail = main_.view.tail().load(std::memory_order_acquire);
+    switch (options.start.kind()) {
+        case format::StartKind::earliest: return floor;
+        case format::StartKind::latest: return std::max(floor, tail);
+        case format::StartKind::seq:
+            if (options.start.value() > tail)
+                return fail(Errc::invalid_argument, "the start position lies beyond the last message");
+            return seek_boundary(floor, options.start.value(), std::nullopt);
+        case format::StartKind::time:
+            if (main_.super.timestamps == format::Timestamps::off)
+                return fail(Errc::not_supported, "this queue keeps no timestamps");
+            return seek_boundary(floor, floor, options.start.value());
+    }
+    return fail(Errc::invalid_argument, "unknown start position");
+}
+
+/// First record boundary at or behind `wanted` whose message was accepted at or after `accepted_from`, or the tail.
+Result<Seq> Attachment::seek_boundary(Seq floor, Seq wanted, std::optional<std::uint64_t> accepted_from) const {
+    const auto& v = main_.view;
+    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
+    const Seq tail = v.tail().load(std::memory_order_acquire);
+    Seq p = floor;
+    for (std::uint64_t steps = 0; p < tail && steps < v.slots; ++steps) {
+        ring::RecordView r{};
+        if (ring::peek(v, p, r) == ring::Peek::record) {
+            const bool late = !accepted_from || (r.head.type == format::RecordType::message &&
+                                                 main_.super.time_base_ns + std::uint64_t{r.accepted} * 4'000'000 >=
+                                                     *accepted_from);
+            if (p >= wanted && late) return p;
+            p += r.head.slots;
+            continue;
+        }
+        // ORD(ring.claim): acquire; pairs with claim_at(). Somebody is writing this record.
+        const auto claim = format::unpack_claim(v.claim(p).load(std::memory_order_acquire));
+        if (claim.lap1 != v.lap1(p) || claim.slots == 0) return p;
+        if (p >= wanted) return p;
+        p += claim.slots;
+    }
+    return std::max(p, floor);
+}
+
+Result<void> Attachment::delete_group(std::string_view name, Force force) {
+    AdminLock admin(main_.fd.get(), admin_mutex_);
+    if (auto ok = admin.wait(); !ok) return ok;
+    auto ref = find_group(name);
+    if (!ref) return tl::unexpected(ref.error());
+    auto& g = groups()[ref->index];
+    const bool members = group_has_handles(ref->index);
+    // ORD(group.mark): acquire; pairs with whoever settles.
+    const Seq cursor = g.cursor.load(std::memory_order_acquire);
+    // ORD(none): a member writes them; without members they stand still.
+    const bool in_flight = std::max(g.hint.load(std::memory_order_relaxed), g.handed.load(std::memory_order_relaxed)) >
+                           cursor;
+    if (force == Force::no && (members || in_flight))
+        return fail(Errc::busy, "the group has members or messages in flight");
+    set_state(g, GroupState::deleting);
+    finish_delete(ref->index);
+    data_event().notify_always();
+    advance_credit();
+    return {};
+}
+
+/// Under the admin lock, the group creating or deleting: takes its hold off the ring. The block is free again once
+/// no member is left; the deletion is complete before.
+void Attachment::finish_delete(std::uint32_t index) {
+    auto& g = groups()[index];
+    if (!any_active_group(index)) {
+        // ORD(none): admin only.
+        if (hot().keep_from.load(std::memory_order_relaxed) == format::nowhere) {
+            // ORD(credit.keep): release; pairs with settled_floor(): set before the mark below goes away.
+            hot().keep_from.store(flow::floor_of(main_.view), std::memory_order_release);
+        }
+    }
+    // ORD(group.mark): release; pairs with settled_floor().
+    g.cursor.store(format::nowhere, std::memory_order_release);
+    (void)os::remove(dir_.get(), queue::lease_name(index, life_of(g)));
+    if (!group_has_handles(index)) {
+        set_state(g, GroupState::free);
+    } else {
+        set_state(g, GroupState::deleting);
+    }
+}
+
+bool Attachment::group_has_handles(std::uint32_t index) const {
+    for (const auto& h : used_handles()) {
+        // ORD(group.member): seq_cst; pairs with take_handle().
+        const std::uint64_t owner = h.owner.load(std::memory_order_seq_cst);
+        if (format::owner_low(owner) != static_cast<std::uint32_t>(format::HandleKind::consumer)) continue;
+        // ORD(none): published by the owner word.
+        if (h.group.load(std::memory_order_relaxed) == index) return true;
+    }
+    return false;
+}
+
+bool Attachment::any_active_group(std::uint32_t except) const {
+    for (std::uint32_t i = 0; i < groups().size(); ++i)
+        if (i != except && state_of(groups()[i]) == GroupState::active) return true;
+    return false;
+}
+
+void Attachment::repair_groups() {
+    bool odd = false, active = false;
+    for (const auto& g : groups()) {
+        const GroupState s = state_of(g);
+        odd = odd || s == GroupState::creating || s == GroupState::deleting;
+        active = active || s == GroupState::active;
+    }
+    // ORD(none): looked at again under the lock.
+    odd = odd || (active && hot().keep_from.load(std::memory_order_relaxed) != format::nowhere);
+    if (!odd) return;
+    if (!admin_mutex_.try_lock()) return;
+    admin_mutex_.unlock();
+    AdminLock admin(main_.fd.get(), admin_mutex_);
+    if (!admin.take()) return;
+    for (std::uint32_t i = 0; i < groups().size(); ++i) {
+        const GroupState s = state_of(groups()[i]);
+        if (s == GroupState::creating || s == GroupState::deleting) finish_delete(i);
+    }
+    // ORD(credit.keep): release; pairs with settled_floor(). A maker died between its last two steps.
+    if (any_active_group(~0U)) hot().keep_from.store(format::nowhere, std::memory_order_release);
+}
+
+// ---- lease tables --------------------------------------------------------------------------------------------
+
+const Attachment::LeaseFile* Attachment::lease_file(const GroupRef& g) {
+    const std::lock_guard guard(lease_mutex_);
+    const std::uint64_t key = std::uint64_t{g.life} << 32 | g.index;
+    if (const auto it = lease_files_.find(key); it != lease_files_.end()) return &it->second;
+    auto fd = os::open_file(dir_.get(), queue::lease_name(g.index, g.life), os::Access::read_write);
+    if (!fd) return nullptr;
+    auto info = os::info(fd->get());
+    const auto l = format::lease_layout_of(main_.view.slots);
+    if (!info) return nullptr;
+    auto mapping = os::map(fd->get(), l.file_bytes, os::Access::read_write,
+                           {.prefault = options_.prefault, .lock_memory = options_.lock_memory});
+    if (!mapping) return nullptr;
+    auto header = format::validate_lease_header(mapping->bytes().first(format::page_bytes), info->size);
+    if (!header || !format::check_lease_owner(*header, main_.super, g.index, g.life)) return nullptr;
+    LeaseFile file{std::move(*mapping), {}};
+    file.table = {{reinterpret_cast<format::Entry*>(file.mapping.data() + l.entries), main_.view.slots},
+                  {reinterpret_cast<format::Note*>(file.mapping.data() + l.notes), l.note_count}};
+    return &lease_files_.emplace(key, std::move(file)).first->second;
+}
+
+flow::LeaseTable Attachment::lease_table(const GroupRef& g) {
+    const auto* file = lease_file(g);
+    return file == nullptr ? flow::LeaseTable{} : file->table;
+}
+
+std::span<const std::byte> Attachment::lease_bytes(const GroupRef& g) {
+    const auto* file = lease_file(g);
+    return file == nullptr ? std::span<const std::byte>{} : file->mapping.bytes();
+}
+
+}  // namespace rondo::detail

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+# Copyright the rondo authors
+"""ring-ctl create and destroy: options, sizes, refusals, dry runs; usage errors of all commands."""
+
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+import unittest
+
+from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, OK, REFUSED, USAGE, RingCtlTest, main
+
+
+class Usage(RingCtlTest):
+    def test_help_and_version_are_no_errors(self):
+        self.assertIn("Exit codes", self.ctl("--help").stdout)
+        for command in ("create publish consume redrive discard destroy groups-create groups-delete fence").split():
+            self.assertIn("DIR", self.ctl(command, "--help").stdout)
+        self.assertRegex(self.ctl("--version").stdout, r"^\d+\.\d+\.\d+")
+
+    def test_what_is_not_understood_is_a_usage_error(self):
+        for arguments in (
+            [],
+            ["explode"],
+            ["create"],
+            ["create", self.queue, "--nonsense"],
+            ["consume", self.queue],
+            ["groups-create", self.queue],
+            ["groups-delete", self.queue],
+            ["discard", self.queue],
+            ["fence", self.queue],
+            ["fence", self.queue, "--participant", "-1"],
+            ["publish", self.queue, "extra"],
+        ):
+            self.ctl(*arguments, code=USAGE)
+
+    def test_a_queue_that_is_not_there_is_not_found(self):
+        for arguments in (
+            ["publish", self.queue],
+            ["consume", self.queue, "--group", "g"],
+            ["redrive", self.queue],
+            ["discard", self.queue, "--because", "test"],
+            ["destroy", self.queue],
+            ["destroy", self.queue, "--execute"],
+            ["groups-create", self.queue, "--group", "g"],
+            ["groups-delete", self.queue, "--group", "g"],
+            ["fence", self.queue, "--participant", "1"],
+        ):
+            self.assertIn("not_found", self.ctl(*arguments, code=NOT_FOUND).stderr)
+        os.mkdir(self.queue)  # a directory without a queue
+        self.ctl("publish", self.queue, code=NOT_FOUND)
+        self.ctl("destroy", self.queue, code=NOT_FOUND)
+
+    def test_what_is_no_queue_cannot_be_opened(self):
+        file = self.home / "file"
+        file.write_text("text")
+        self.ctl("publish", file, code=CANNOT_OPEN)
+        self.create()
+        os.symlink(self.queue, self.home / "link")
+        self.ctl("publish", self.home / "link", code=CANNOT_OPEN)
+
+
+class Create(RingCtlTest):
+    def test_sizes(self):
+        good = {"262144": 262144, "256KiB": 262144, "1MiB": 1 << 20, "300000": 524288, "65MiB": 128 << 20}
+        for text, capacity in good.items():
+            self.assertIn(f"{capacity} bytes", self.ctl("create", self.queue, "--capacity", text).stdout)
+            self.ctl("destroy", self.queue, "--execute")
+        bad = (
+            ["0", "-1", "+262144", "64MB", "64kB", "64K", "64M", "1TiB", "64mib", "1.5MiB", "0x40000", "1e6", "", " 262144"]
+            + ["262144 ", "64 MiB", "KiB", "9223372036854775808", "18446744073709551616", "17179869184GiB", "1000GiBB"]
+            + ["262143", "2048GiB"]
+        )
+        for text in bad:
+            self.assertTrue(self.ctl("create", self.queue, "--capacity", text, code=USAGE).stderr)
+            self.assertFalse(os.path.exists(self.queue), text)
+
+    def test_a_size_that_is_no_power_of_two_is_rounded_up(self):
+        self.assertIn("524288 bytes", self.ctl("create", self.queue, "--capacity", "262145").stdout)
+
+    def test_every_option_reaches_the_queue(self):
+        self.create(
+            *("--producers one --max-record 4KiB --dead-capacity 1MiB --retry-capacity 1MiB --max-groups 2").split(),
+            *("--checksum xxh3 --timestamps exact --overflow fail --mode 0640 --durability none").split(),
+            *("--group jobs --group-mode exclusive --max-deliveries 3").split(),
+        )
+        files = [entry for entry in pathlib.Path(self.queue).iterdir() if entry.suffix == ".ring"]
+        self.assertGreaterEqual(len(files), 3)
+        for file in files:
+            self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o640, file)
+        self.assertEqual(self.group_row("jobs")["mode"], "exclusive")
+        # max-deliveries is stored: a difference is refused, the same value is not.
+        self.ctl("consume", self.queue, "--group", "jobs", "--max-deliveries", "4", "--count", "0", code=REFUSED)
+        self.ctl("consume", self.queue, "--group", "jobs", "--max-deliveries", "3", "--count", "0")
+        self.ctl("groups-create", self.queue, "--group", "second")
+        self.assertTrue(self.ctl("groups-create", self.queue, "--group", "third", code=USAGE).stderr)
+
+    def test_bad_options_leave_nothing_behind(self):
+        for arguments in (
+            ["--max-record", "255"],
+            ["--max-record", "0"],
+            ["--capacity", "256KiB", "--max-record", "33KiB"],
+            ["--max-groups", "0"],
+            ["--max-groups", "65"],
+            ["--dead-capacity", "4096"],
+            ["--retry-capacity", "4096"],
+            ["--mode", "0644"],
+            ["--mode", "0666"],
+            ["--mode", "rw"],
+            ["--producers", "two"],
+            ["--overflow", "drop_oldest"],
+            ["--overflow", "drop_newest"],
+            ["--durability", "durable"],
+            ["--ring-dir", "/dev/shm"],
+            ["--checksum", "crc"],
+            ["--timestamps", "fine"],
+            ["--max-deliveries", "3"],  # whose?
+            ["--start", "latest"],
+            ["--gid", "-1"],
+            ["--group", "g", "--max-deliveries", "0"],
+        ):
+            self.assertTrue(self.ctl("create", self.queue, *arguments, code=USAGE).stderr)
+            # The last one fails after the queue was made.
+            if "--group" not in arguments:
+                self.assertFalse(os.path.exists(self.queue), arguments)
+
+    def test_what_is_not_offered_yet_says_so(self):
+        for arguments in (["--durability", "durable"], ["--ring-dir", "/dev/shm"], ["--overflow", "drop_oldest"]):
+            self.assertIn("not_supported", self.ctl("create", self.queue, *arguments, code=USAGE).stderr)
+
+    def test_an_existing_queue_is_not_replaced(self):
+        self.create()
+        self.publish("kept\n")
+        self.assertIn("exists", self.ctl("create", self.queue, code=REFUSED).stderr)
+        self.assertEqual(self.consume("g").stdout, "kept\n")
+
+    def test_places_where_no_queue_can_be(self):
+        file = self.home / "file"
+        file.write_text("text")
+        self.ctl("create", file, code=USAGE)
+        (self.home / "real").mkdir()
+        os.symlink(self.home / "real", self.home / "link")
+        self.ctl("create", self.home / "link", code=USAGE)
+        self.ctl("create", self.home / "no" / "such" / "parent", code=NOT_FOUND)
+        self.ctl("create", self.home / ("x" * 4096), code=USAGE)
+        self.ctl("create", "", code=USAGE)
+        open_to_all = self.home / "open"
+        open_to_all.mkdir()
+        open_to_all.chmod(0o777)
+        self.assertTrue(self.ctl("create", open_to_all, code=CANNOT_OPEN).stderr)
+
+    def test_more_than_there_is(self):
+        self.assertIn("no_space", self.ctl("create", self.queue, "--capacity", "1024GiB", code=CANNOT_OPEN).stderr)
+        self.assertFalse(os.path.exists(self.queue))
+
+    def test_a_file_size_limit_is_no_space_and_no_signal(self):
+        command = ["bash", "-c", 'ulimit -f 64; exec "$@"', "bash", BIN / "ring-ctl", "create", self.queue]
+        done = subprocess.run(command, capture_output=True, check=False)
+        self.assertEqual(done.returncode, CANNOT_OPEN, done.stderr)
+        self.assertIn(b"no_space", done.stderr)
+
+
+class Destroy(RingCtlTest):
+    def test_is_a_dry_run_unless_told(self):
+        self.create()
+        done = self.ctl("destroy", self.queue, code=REFUSED)
+        self.assertIn("would destroy", done.stdout)
+        self.assertIn("--execute", done.stderr)
+        self.publish("still there\n")
+        self.assertIn("destroyed", self.ctl("destroy", self.queue, "--execute").stdout)
+        self.ctl("publish", self.queue, code=NOT_FOUND)
+        self.assertEqual(list(self.home.glob("queue/*")), [])
+
+    def test_is_refused_while_somebody_has_it_open(self):
+        self.create()
+        reader = self.start("consume", self.queue, "--group", "g")
+        self.wait_for_consumer()
+        done = self.ctl("destroy", self.queue, code=REFUSED)
+        self.assertIn(str(reader.pid), done.stdout)
+        self.assertIn("--force", done.stderr)
+        self.assertIn("busy", self.ctl("destroy", self.queue, "--execute", code=REFUSED).stderr)
+        self.publish("x\n")
+        self.assertEqual(reader.stdout.readline(), b"x\n")
+        self.ctl("destroy", self.queue, "--execute", "--force")
+        self.assertIn("closed", self.finish(reader, code=7)[1])
+
+    def test_the_dead_do_not_count(self):
+        self.create()
+        reader = self.start("consume", self.queue, "--group", "g")
+        self.wait_for_consumer()
+        reader.send_signal(signal.SIGKILL)
+        reader.wait()
+        self.ctl("destroy", self.queue, "--execute")
+
+    def wait_for_consumer(self):
+        from ring_ctl_lib import eventually
+
+        eventually(lambda: self.dump("consumers"), "a consumer")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Copyright the rondo authors
+//
+// ring-ctl create, destroy, groups-create, groups-delete.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "os/file.hpp"
+#include "tools/common/format_text.hpp"
+#include "tools/ring_ctl/commands.hpp"
+#include "tools/ring_ctl/ring_view.hpp"
+
+namespace rondo::ctl {
+
+namespace {
+
+struct Files {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+};
+
+Files files_of(const std::string& directory) {
+    Files files;
+    const auto dir = opened(directory, os::open_dir(directory));
+    for (const std::string& name : opened(directory, os::list(dir.get()))) {
+        const auto info = os::info_at(dir.get(), name);
+        if (!info || !info->regular) continue;
+        ++files.count;
+        files.bytes += info->allocated;
+    }
+    return files;
+}
+
+const GroupStats* find(const Stats& stats, std::string_view name) {
+    for (const GroupStats& group : stats.groups) {
+        if (group.name == name) return &group;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+ExitCode create(const CreateArgs& args) {
+    Queue queue = opened(args.directory, Queue::create(args.directory, args.options, {.prefault = false}));
+    fmt::print("created {}: capacity {} bytes, messages of up to {} bytes\n", args.directory, queue.capacity(),
+               queue.max_payload_bytes());
+    if (args.group) value_of(queue, queue.create_group(args.group->group, args.group->options));
+    return exit_ok;
+}
+
+ExitCode destroy(const RemoveArgs& args) {
+    if (args.execute) {
+        opened(args.directory, Queue::destroy(args.directory, args.force ? Force::yes : Force::no));
+        fmt::print("destroyed {}\n", args.directory);
+        return exit_ok;
+    }
+    const RingView view = opened(args.directory, RingView::open(args.directory));
+    const Files files = files_of(args.directory);
+    fmt::print("would destroy {}: {} files, {} bytes\n", args.directory, files.count, files.bytes);
+    std::uint64_t alive = 0;
+    for (const ParticipantStatus& status : view.participants()) {
+        if (!status.alive) continue;
+        ++alive;
+        fmt::print("in use by participant {}: process {} ({}), uid {}\n", status.info.id, status.info.pid,
+                   tools::printable(status.info.program), status.info.uid);
+    }
+    return dry_run("destroy", alive > 0 && !args.force ? "--execute --force" : "--execute");
+}
+
+ExitCode groups_create(const GroupArgs& args) {
+    Queue queue = open_queue(args.directory);
+    value_of(queue, queue.create_group(args.group, args.options));
+    fmt::print("created group {}\n", args.group);
+    return exit_ok;
+}
+
+ExitCode groups_delete(const RemoveArgs& args) {
+    Queue queue = open_queue(args.directory);
+    if (args.execute) {
+        value_of(queue, queue.delete_group(args.group, args.force ? Force::yes : Force::no));
+        fmt::print("deleted group {}\n", args.group);
+        return exit_ok;
+    }
+    const Stats stats = queue.stats();
+    const GroupStats* group = find(stats, args.group);
+    if (group == nullptr) throw Failure{exit_not_found, fmt::format("no_such_group: there is no group {}", args.group)};
+    fmt::print("would delete group {}: {} messages not settled, {} of them in flight, {} members\n", group->name, group->lag,
+               group->in_flight, group->members);
+    const bool busy = group->members > 0 || group->in_flight > 0;
+    return dry_run("groups-delete", busy && !args.force ? "--execute --force" : "--execute");
+}
+
+}  // namespace rondo::ctl
