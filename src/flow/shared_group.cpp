@@ -68,7 +68,8 @@ bool SharedGroup::skip_corrupt(Seq p) {
     return true;
 }
 
-SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64_t& next_due) {
+SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64_t lease,
+                                         std::uint64_t& next_due) {
     const Seq low = low_water();
     const Seq end = std::min(hint(), low + ring_.slots);
     for (at = std::max(at, low); at < end; ++at) {
@@ -84,7 +85,7 @@ SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64
         const auto due = format::unpack_due(b);
         if (due.owner != w.owner || due.attempts != w.attempts) {
             // A paused taker overwrote it. Start the clock anew and come back.
-            const std::uint64_t fresh = now + due_of(std::uint64_t{1'000'000'000});
+            const std::uint64_t fresh = now + lease;
             // ORD(none): as above.
             entry(at).b.compare_exchange_strong(b, format::pack_due({fresh, w.owner, w.attempts}),
                                                 std::memory_order_relaxed, std::memory_order_relaxed);

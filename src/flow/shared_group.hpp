@@ -63,8 +63,9 @@ public:
         std::uint64_t word = 0;
     };
     /// Looks from `at` (moved on) to the hint for one message that came back, is due, or lapsed. `next_due` is
-    /// lowered to the earliest deadline seen. `nothing` when the hint is reached.
-    Returned sweep(Seq& at, std::uint64_t now, std::uint64_t& next_due);
+    /// lowered to the earliest deadline seen. `lease`: what a deadline that cannot be believed is replaced by, from
+    /// now. `nothing` when the hint is reached.
+    Returned sweep(Seq& at, std::uint64_t now, std::uint64_t lease, std::uint64_t& next_due);
 
     /// Leases what sweep() found ready or due. False: another was faster.
     bool take_returned(const Returned& r, std::uint64_t deadline, bool hand_over, format::Word& pin, Leased& out);

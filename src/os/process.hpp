@@ -22,9 +22,9 @@ enum class ProcessState : std::uint8_t {
     unknown,  // another pid namespace, or the kernel does not say (hidepid)
 };
 
-[[nodiscard]] std::int32_t current_pid() noexcept;     // in this pid namespace
-[[nodiscard]] std::uint32_t current_uid() noexcept;    // effective
-[[nodiscard]] std::uint64_t pid_namespace() noexcept;  // inode of /proc/self/ns/pid; 0 when unknown
+[[nodiscard]] std::int32_t current_pid() noexcept;      // in this pid namespace
+[[nodiscard]] std::uint32_t current_uid() noexcept;     // effective
+[[nodiscard]] std::uint64_t pid_namespace() noexcept;   // inode of /proc/self/ns/pid; 0 when unknown
 [[nodiscard]] std::uint64_t time_namespace() noexcept;  // inode of /proc/self/ns/time; 0 when unknown
 
 // What became of `pid` in the pid namespace `ns_inode`. start_ticks (from process_start_ticks, 0 = do not compare)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Receiving: from a shared or an exclusive group, one by one or in batches, with waits.
+// A consumer's life, its in-flight records and what they pin, its descriptor.
 #include "queue/consumer_core.hpp"
 
 #include <algorithm>
@@ -7,15 +7,10 @@
 #include "format/validate.hpp"
 #include "os/clock.hpp"
 #include "queue/pump.hpp"
-#include "queue/waiting.hpp"
 
 namespace rondo::detail {
 
 namespace {
-
-constexpr std::uint32_t no_slot = ~0U;
-constexpr std::uint64_t exact_below_ns = 100'000'000;  // shorter leases are timed by the exact clock
-const std::uint64_t tick_due = flow::due_of(static_cast<std::uint64_t>(flow::tick.count()));
 
 void add(format::Word& counter, std::uint64_t n = 1) {
     // ORD(none): a counter with one writer at a time.
@@ -147,9 +142,11 @@ Message ConsumerCore::message_of(std::uint32_t slot, std::uint32_t attempts) {
     m.seq_ = s.position;
     m.session_ = exclusive_ ? exclusive_->session() : 0;
     m.lease_id_ = lease_base_ + ++leases_;
-    m.payload_bytes_ = s.record.head.payload_bytes;
-    m.extension_bytes_ = static_cast<std::uint32_t>(body->size() - m.payload_bytes_);
-    m.payload_ = body->data() + m.extension_bytes_;
+    if (body) {  // otherwise damaged since it was leased: an empty message, which its dead letter will show
+        m.payload_bytes_ = s.record.head.payload_bytes;
+        m.extension_bytes_ = static_cast<std::uint32_t>(body->size() - m.payload_bytes_);
+        m.payload_ = body->data() + m.extension_bytes_;
+    }
     m.accepted_ = s.record.accepted;
     m.epoch_ = s.record.epoch;
     auto& h = handle();
@@ -161,335 +158,6 @@ Message ConsumerCore::message_of(std::uint32_t slot, std::uint32_t attempts) {
     // ORD(none): a count; the message cannot be dropped before it exists.
     refs_.fetch_add(1, std::memory_order_relaxed);
     return m;
-}
-
-// ---- one attempt ---------------------------------------------------------------------------------------------
-
-ConsumerCore::Got ConsumerCore::attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error) {
-    if (auto ok = a_->usable(); !ok) {
-        error = ok.error();
-        return Got::error;
-    }
-    if (!a_->group_alive(group_)) {
-        error = {Errc::no_such_group, 0, "the group was deleted"};
-        return Got::error;
-    }
-    if (++receives_ % 256 == 0) a_->housekeep();
-    return shared_ ? attempt_shared(hand_over, slot, attempts, error) : attempt_exclusive(slot, attempts, error);
-}
-
-std::uint64_t ConsumerCore::lease_clock() const {
-    return flow::due_of(policy_.lease_ns < exact_below_ns ? os::mono_ns() : os::mono_coarse_ns());
-}
-
-std::uint64_t ConsumerCore::lease_deadline(std::uint64_t now) const { return now + flow::due_of(policy_.lease_ns); }
-
-/// max_in_flight of the group. The window [low water, hint) in slots bounds the count; only beyond the limit is it
-/// counted exactly.
-bool ConsumerCore::group_full() const {
-    const Seq low = shared_->low_water();
-    const Seq hint = std::min(shared_->hint(), low + a_->main().view.slots);
-    if (hint - low < policy_.in_flight_group) return false;
-    std::uint64_t held = 0;
-    for (Seq p = low; p < hint; ++p) {
-        // ORD(lease.entry): acquire; pairs with change().
-        const auto w = format::unpack_lease(shared_->entry(p).a.load(std::memory_order_acquire));
-        if (w.lap1 == a_->main().view.lap1(p) &&
-            (w.state == format::EntryState::leased || w.state == format::EntryState::handed))
-            ++held;
-    }
-    return held >= policy_.in_flight_group;
-}
-
-void ConsumerCore::start_pass(std::uint64_t now) {
-    seen_returns_ = shared_->returns();
-    sweep_at_ = shared_->low_water();
-    pass_due_ = ~std::uint64_t{0};
-    pending_found_ = 0;
-    swept_at_ = now;
-}
-
-ConsumerCore::Got ConsumerCore::attempt_shared(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts,
-                                               Error& error) {
-    const std::lock_guard guard(lock_);
-    const std::uint64_t now = lease_clock();
-    const bool due = now >= next_due_ || now >= swept_at_ + tick_due || seen_returns_ != shared_->returns();
-    if (sweep_at_ == format::nowhere && due) start_pass(now);
-    if (in_use_ == slots_.size() || group_full()) return Got::nothing;
-    if (sweep_at_ != format::nowhere) {
-        const auto got = sweep(hand_over, slot, attempts);
-        if (got != Got::nothing) return got;
-    }
-    if (dead_pending_ > policy_.dead_pending_max) return Got::nothing;
-    flow::Leased lease;
-    switch (shared_->take_new(lease_deadline(now), hand_over, handle().borrow, lease)) {
-        case flow::Take::empty: lower_pin(); return Got::nothing;
-        case flow::Take::corrupt:
-            (void)shared_->skip_corrupt(lease.position);
-            return corrupt_at(lease.position, error);
-        case flow::Take::taken: break;
-    }
-    const auto body = ring::body_of(a_->main().view, lease.position, lease.record);
-    if (!body || !ring::intact(a_->main().view, lease.position, lease.record, *body)) {
-        // Damaged, and nobody can process it: a dead letter that says so, whatever the lease's state.
-        if (!hand_over) (void)shared_->hand_over(lease);
-        flow::Failure f;
-        f.outcome = format::Outcome::rejected;
-        f.reason.code = "corrupt";
-        f.reason.message = "the message's bytes do not match its checksum or lengths";
-        f.handler = handler();
-        (void)flow::fail_message(failure_context(), lease.position, lease.word, a_->id(), f);
-        return corrupt_at(lease.position, error);
-    }
-    slot = *take_slot();
-    found(slot, lease, hand_over);
-    attempts = lease.attempts();
-    return Got::message;
-}
-
-/// Goes on with the pass over [low water, hint): takes what came back, ends what lapsed.
-ConsumerCore::Got ConsumerCore::sweep(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts) {
-    using Found = flow::SharedGroup::Found;
-    const std::uint64_t now = lease_clock();
-    for (;;) {
-        const auto r = shared_->sweep(sweep_at_, now, pass_due_);
-        switch (r.found) {
-            case Found::nothing:
-                sweep_at_ = format::nowhere;
-                next_due_ = pass_due_;
-                dead_pending_ = pending_found_;
-                return Got::nothing;
-            case Found::ready:
-            case Found::due: {
-                flow::Leased lease;
-                if (!shared_->take_returned(r, lease_deadline(now), hand_over, handle().borrow, lease)) break;
-                slot = *take_slot();
-                found(slot, lease, hand_over);
-                attempts = lease.attempts();
-                return Got::message;
-            }
-            case Found::lapsed_untouched:
-                if (shared_->give_back({r.position, r.word, {}})) --sweep_at_;
-                break;
-            case Found::lapsed: lapse(r); break;
-            case Found::dead_pending:
-                ++pending_found_;
-                (void)flow::retry_move(failure_context(), r.position, r.word, a_->id());
-                break;
-        }
-    }
-}
-
-void ConsumerCore::lapse(const flow::SharedGroup::Returned& r) {
-    const std::uint32_t owner = format::unpack_lease(r.word).owner;
-    std::string consumer;
-    for (const auto& h : a_->used_handles()) {
-        // ORD(handle.owner): acquire; pairs with take_handle().
-        if (format::owner_participant(h.owner.load(std::memory_order_acquire)) != owner) continue;
-        // ORD(none): for people; so are the name's bytes.
-        if (h.group.load(std::memory_order_relaxed) != group_.index) continue;
-        for (const auto& c : h.name) {
-            const char ch = c.load(std::memory_order_relaxed);  // ORD(none): as above
-            if (ch == '\0') break;
-            consumer += ch;
-        }
-        break;
-    }
-    flow::Failure f;
-    f.outcome = format::Outcome::lease_expired;
-    f.reason.code = "lease_expired";
-    f.reason.message = "no outcome within the lease";
-    f.ended_ns = os::wall_ns();
-    f.started_ns = f.ended_ns - std::min(policy_.lease_ns, f.ended_ns);
-    // ORD(none): for people.
-    f.handler = {consumer, {}, a_->participants()[owner].pid.load(std::memory_order_relaxed)};
-    if (flow::fail_message(failure_context(), r.position, r.word, a_->id(), f) == flow::Fate::stale) return;
-    // ORD(none): a counter.
-    a_->groups()[group_.index].lapsed.fetch_add(1, std::memory_order_relaxed);
-}
-
-ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint32_t& slot, std::uint32_t& attempts, Error& error) {
-    const std::lock_guard guard(lock_);
-    if (in_use_ == slots_.size()) return Got::nothing;
-    flow::ExclusiveGroup::Handed h;
-    const flow::ExclusiveGroup::Clock now{os::mono_coarse_ns(), os::wall_coarse_ns()};
-    const std::uint64_t before = exclusive_->cursor();
-    const auto next = exclusive_->next(now, handler(), h);
-    if (exclusive_->cursor() != before) a_->space_event().notify();
-    using Next = flow::ExclusiveGroup::Next;
-    if (next == Next::corrupt) return corrupt_at(h.position, error);
-    if (next != Next::handed) return Got::nothing;
-    const auto body = ring::body_of(a_->main().view, h.position, h.record);
-    if (!body || !ring::intact(a_->main().view, h.position, h.record, *body)) {
-        flow::Failure f;
-        f.outcome = format::Outcome::rejected;
-        f.reason.code = "corrupt";
-        f.reason.message = "the message's bytes do not match its checksum or lengths";
-        f.handler = handler();
-        exclusive_->drop(h.position, h.session, f, now);  // dead letter once it is first
-        return corrupt_at(h.position, error);
-    }
-    slot = *take_slot();
-    auto& s = slots_[slot];
-    s.state = InFlight::State::handed;
-    s.position = h.position;
-    s.record = h.record;
-    attempts = h.attempts;
-    return Got::message;
-}
-
-ConsumerCore::Got ConsumerCore::corrupt_at(Seq position, Error& error) {
-    gap_ = Gap{position, position, ++gap_total_};
-    // ORD(none): a counter.
-    a_->hot().corrupt_total.fetch_add(1, std::memory_order_relaxed);
-    a_->groups()[group_.index].skipped.fetch_add(1, std::memory_order_relaxed);
-    error = {Errc::corrupt, 0, "a message's bytes make no sense; it was skipped"};
-    return Got::error;
-}
-
-// ---- receive -------------------------------------------------------------------------------------------------
-
-std::chrono::nanoseconds ConsumerCore::due_in() const {
-    const std::lock_guard guard(lock_);
-    std::uint64_t ns = static_cast<std::uint64_t>(flow::tick.count());
-    if (shared_) {
-        const std::uint64_t now = flow::due_of(os::mono_ns());
-        const std::uint64_t due = next_due_ > now ? next_due_ - now : 0;
-        ns = std::min(ns, base::saturating_mul(due, format::due_tick_ns) + format::due_tick_ns);
-    } else if (exclusive_->due_ns() > os::mono_ns()) {
-        ns = std::min(ns, exclusive_->due_ns() - os::mono_ns() + format::due_tick_ns);
-    }
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
-}
-
-Result<Message> ConsumerCore::receive(Duration timeout) {
-    if (timeout.count() < 0) return fail(Errc::invalid_argument, "a timeout cannot be negative");
-    std::uint32_t slot = no_slot, attempts = 0;
-    Error error{};
-    Got got = attempt(true, slot, attempts, error);
-    // ORD(none): set by wait_fd() on this very thread.
-    if (got == Got::nothing && has_event_.load(std::memory_order_relaxed)) {
-        event_.drain();
-        // ORD(core.armed): release; pairs with wake_if_armed().
-        armed_.store(true, std::memory_order_release);
-        a_->pump().arm();
-        got = attempt(true, slot, attempts, error);
-        if (got == Got::message) event_.signal();
-    }
-    if (got == Got::nothing && timeout.count() != 0) {
-        const Deadline deadline(timeout);
-        wait_until(
-            *a_, a_->data_event(), deadline, handle(),
-            active() ? format::Waiting::for_message : format::Waiting::standby,
-            [&] { return (got = attempt(true, slot, attempts, error)) != Got::nothing; }, [&] { return due_in(); });
-    }
-    if (got == Got::error) return tl::unexpected(error);
-    if (got == Got::nothing) {
-        return timeout.count() == 0 ? fail(Errc::empty, "no message is ready")
-                                    : fail(Errc::timeout, "no message came in time");
-    }
-    const std::lock_guard guard(lock_);
-    return message_of(slot, attempts);
-}
-
-Result<Batch> ConsumerCore::receive_batch(std::size_t max, Duration timeout) {
-    if (max == 0 || timeout.count() < 0) return fail(Errc::invalid_argument, "a batch takes at least one message");
-    std::uint32_t slot = no_slot, attempts = 0;
-    Error error{};
-    const bool hand_over = exclusive_.has_value();
-    Got got = attempt(hand_over, slot, attempts, error);
-    if (got == Got::nothing && timeout.count() != 0) {
-        const Deadline deadline(timeout);
-        wait_until(
-            *a_, a_->data_event(), deadline, handle(),
-            active() ? format::Waiting::for_message : format::Waiting::standby,
-            [&] { return (got = attempt(hand_over, slot, attempts, error)) != Got::nothing; },
-            [&] { return due_in(); });
-    }
-    if (got == Got::error) return tl::unexpected(error);
-    if (got == Got::nothing) {
-        return timeout.count() == 0 ? fail(Errc::empty, "no message is ready")
-                                    : fail(Errc::timeout, "no message came in time");
-    }
-    Batch b;
-    b.core_ = this;
-    b.first_ = slot;
-    slots_[slot].next = no_slot;
-    // ORD(none): a count; the batch cannot end before it exists.
-    refs_.fetch_add(1, std::memory_order_relaxed);
-    b.size_ = exclusive_ ? max : 1;
-    for (std::uint32_t last = slot; shared_ && b.size_ < max; ++b.size_) {
-        if (attempt(false, slot, attempts, error) != Got::message) break;
-        slots_[slot].next = no_slot;
-        slots_[last].next = slot;
-        last = slot;
-    }
-    return b;
-}
-
-Message* ConsumerCore::batch_next(Batch& b) {
-    b.current_.reset();
-    if (a_->detached()) return nullptr;
-    if (exclusive_) {
-        if (b.handed_ == b.size_) return nullptr;
-        std::uint32_t slot = b.first_, attempts = 0;
-        Error error{};
-        if (slot == no_slot) {
-            if (attempt(true, slot, attempts, error) != Got::message) return nullptr;
-        } else {
-            attempts = exclusive_->attempts_handed(slots_[slot].position);
-        }
-        b.first_ = no_slot;
-        ++b.handed_;
-        const std::lock_guard guard(lock_);
-        b.current_ = message_of(slot, attempts);
-        return &*b.current_;
-    }
-    while (b.first_ != no_slot) {
-        const std::lock_guard guard(lock_);
-        const std::uint32_t slot = b.first_;
-        auto& s = slots_[slot];
-        b.first_ = s.next;
-        flow::Leased lease{s.position, s.word, s.record};
-        if (s.state != InFlight::State::leased || !shared_->hand_over(lease)) {
-            free_slot(slot);
-            continue;
-        }
-        s.word = lease.word;
-        s.state = InFlight::State::handed;
-        ++b.handed_;
-        b.current_ = message_of(slot, lease.attempts());
-        return &*b.current_;
-    }
-    return nullptr;
-}
-
-void ConsumerCore::batch_end(Batch& b) {
-    b.current_.reset();
-    if (!a_->detached()) {
-        bool back = false;
-        {
-            const std::lock_guard guard(lock_);
-            while (b.first_ != no_slot) {
-                const std::uint32_t slot = b.first_;
-                auto& s = slots_[slot];
-                b.first_ = exclusive_ ? no_slot : s.next;
-                if (exclusive_) {
-                    const flow::ExclusiveGroup::Clock now{os::mono_ns(), os::wall_ns()};
-                    (void)exclusive_->release(s.position, exclusive_->session(), {}, now);
-                } else if (s.state == InFlight::State::leased) {
-                    (void)shared_->give_back({s.position, s.word, s.record});
-                }
-                free_slot(slot);
-                back = true;
-            }
-        }
-        if (back) {
-            a_->data_event().notify();
-            a_->space_event().notify();
-        }
-    }
-    unref();
 }
 
 bool ConsumerCore::active() const {
@@ -524,9 +192,9 @@ bool ConsumerCore::may_have_message() const {
     const std::lock_guard guard(lock_);
     ring::RecordView r{};
     if (exclusive_) {
-        const Seq p = exclusive_->active() ? exclusive_->position() : a_->groups()[group_.index].cursor.load(
-                                                                          std::memory_order_acquire);
-        // ORD(group.mark): acquire (above); pairs with set_cursor().
+        // ORD(group.mark): acquire; pairs with set_cursor().
+        const Seq cursor = a_->groups()[group_.index].cursor.load(std::memory_order_acquire);
+        const Seq p = exclusive_->active() ? exclusive_->position() : cursor;
         return ring::peek(a_->main().view, p, r) != ring::Peek::absent;
     }
     if (ring::peek(a_->main().view, shared_->hint(), r) != ring::Peek::absent) return true;

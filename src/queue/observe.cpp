@@ -168,13 +168,14 @@ const char* word(os::ProcessState s) {
     return "unknown";
 }
 
-std::string described(const format::RingBytes& ring, int fd, std::uint32_t participant) {
+std::string described(const format::RingBytes& ring, int fd, std::uint32_t participant, std::uint32_t me) {
     const auto p = ring.participant(participant);
     if (!p) return "nobody";
     std::string out = "process " + std::to_string(p->pid);
     if (!p->program.empty()) out += " (" + p->program + ")";
-    const auto held = os::is_held(fd, participant);
     out += ", ";
+    if (participant == me) return out + "this one";
+    const auto held = os::is_held(fd, participant);
     if (held && !*held) {
         out += "dead";
     } else {
@@ -209,7 +210,7 @@ std::string Attachment::explain(const Error& error) {
     if (error.code == Errc::role_taken) {
         // ORD(none): for people.
         const std::uint64_t role = hot().producer_owner.load(std::memory_order_relaxed);
-        return out + "; held by " + described(ring, main_.fd.get(), format::owner_participant(role));
+        return out + "; held by " + described(ring, main_.fd.get(), format::owner_participant(role), id_);
     }
     std::vector<format::LeaseBytes> tables;
     for (const auto& g : ring.groups()) {
@@ -222,7 +223,7 @@ std::string Attachment::explain(const Error& error) {
         if (!b.holds_floor) continue;
         out += "; held up at " + std::to_string(b.position) + " by " + described(b.kind);
         if (b.group) out += " of group " + group_name(*b.group);
-        if (b.participant != 0) out += ", " + described(ring, main_.fd.get(), b.participant);
+        if (b.participant != 0) out += ", " + described(ring, main_.fd.get(), b.participant, id_);
         if (b.age_ns) out += ", for " + std::to_string(*b.age_ns / 1'000'000) + " ms";
     }
     return out;

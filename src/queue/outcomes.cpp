@@ -27,6 +27,7 @@ bool ConsumerCore::mine(const Message& m) const {
 
 /// The message is over for this process, whatever the outcome was: its bytes are given back.
 void ConsumerCore::finish_message(Message& m) {
+    if (in_use_ == slots_.size()) has_returned_ = true;  // a receive may wait for the room
     free_slot(m.slot_);
     m.slot_ = no_slot;
     m.payload_ = nullptr;

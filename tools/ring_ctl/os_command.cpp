@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,10 @@
 #include <cerrno>
 #include <string_view>
 #include <utility>
+
+extern "C" {
+#include <sys/pidfd.h>  // glibc 2.36 forgets that C++ exists
+}
 
 #include "os/fd.hpp"
 #include "tools/ring_ctl/os_stream.hpp"

@@ -3,9 +3,12 @@
 #include "tools/ring_ctl/os_kill.hpp"
 
 #include <signal.h>
-#include <sys/pidfd.h>
 
 #include <cerrno>
+
+extern "C" {
+#include <sys/pidfd.h>  // glibc 2.36 forgets that C++ exists
+}
 
 #include "os/fd.hpp"
 #include "os/process.hpp"
