@@ -99,7 +99,8 @@ Result<format::Superblock> superblock_of(const Common& c, format::RingKind kind,
     s.boot_id = c.boot_id;
     std::array<std::uint64_t, 1> salt{};
     if (auto ok = os::random_bytes(std::as_writable_bytes(std::span(salt))); !ok) return tl::unexpected(ok.error());
-    s.salt = salt[0];
+    // mix64(0) is 0: with the top bit set no position equals the salt, and a slot of zeros is never a record.
+    s.salt = salt[0] | std::uint64_t{1} << 63;
     s.kind = kind;
     s.producers = kind == RingKind::main ? c.options.producers : format::Producers::many;
     s.checksum = c.options.checksum;
