@@ -37,7 +37,7 @@ Take SharedGroup::take_new(std::uint64_t deadline, bool hand_over, format::Word&
             move_hint(p, r.head.slots);
             continue;
         }
-        if (not_for(ring_, p, r, index_, life_)) {
+        if (r.head.type != ring::RecordType::message) {
             if (skip(p, word)) move_hint(p, r.head.slots);
             advance_low_water();
             continue;
@@ -53,7 +53,10 @@ Take SharedGroup::take_new(std::uint64_t deadline, bool hand_over, format::Word&
         if (!change(p, word, {lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) continue;
         move_hint(p, r.head.slots);
         out = {p, word, r};
-        return Take::taken;
+        // Looked into only now: without the lease the bytes could be another record's already.
+        if (!not_for(ring_, p, r, index_, life_)) return Take::taken;
+        (void)settle(out, format::Outcome::skipped);
+        advance_low_water();
     }
     return Take::empty;
 }

@@ -120,7 +120,6 @@ private:
     std::uint64_t slots_of(Seq p) const;
     bool change(Seq p, std::uint64_t& from, const format::LeaseWord& to);
     void move_hint(Seq p, std::uint64_t k);
-    bool foreign(Seq p, const ring::RecordView& r) const;
 
     ring::RingView ring_;
     format::Group* group_;
