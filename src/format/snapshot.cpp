@@ -125,8 +125,12 @@ MessageStatus status_of(const GroupInfo& group, const LeaseBytes* table, const R
     MessageStatus s;
     if (record.state != RecordState::message || (only && (only->group != group.index || only->life != group.life))) {
         s.state = MessageState::not_for_group;
-    } else if (record.position < group.cursor) {  // also for a group without a position (`nowhere`)
-        s.state = group.cursor == nowhere ? MessageState::not_for_group : MessageState::settled;
+    } else if (group.cursor == nowhere) {
+        s.state = MessageState::not_for_group;
+    } else if (record.position < group.cursor) {
+        if (group.mode == GroupMode::shared) s = shared_status(group, table, record.position, slots, now);
+        if (s.state != MessageState::settled) s = {};
+        s.state = MessageState::settled;
     } else if (group.mode == GroupMode::exclusive) {
         s = exclusive_status(group, record.position, now);
     } else {
@@ -160,7 +164,7 @@ public:
     Surveyor(const RingBytes& ring, std::span<const LeaseBytes> tables, const Now& now, Survey& out)
         : ring_(ring), now_(now), out_(out) {
         for (const auto& g : out.groups) {
-            tables_.push_back(table_of(tables, g));
+            tables_.push_back(table_of(tables, ring, g));
             holds_ = holds_ || (g.kind != GroupKind::lossy && g.cursor != nowhere);
         }
     }

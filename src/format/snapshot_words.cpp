@@ -328,9 +328,12 @@ std::optional<NoteInfo> LeaseBytes::note(Seq position) const {
     return std::nullopt;
 }
 
-const LeaseBytes* table_of(std::span<const LeaseBytes> tables, const GroupInfo& group) {
+const LeaseBytes* table_of(std::span<const LeaseBytes> tables, const RingBytes& ring, const GroupInfo& group) {
     for (const auto& table : tables) {
-        if (table.header.group == group.index && table.header.life == group.life) return &table;
+        if (table.header.ring_uuid == ring.super.ring_uuid && table.header.group == group.index &&
+            table.header.life == group.life) {
+            return &table;
+        }
     }
     return nullptr;
 }

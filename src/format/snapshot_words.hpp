@@ -186,7 +186,8 @@ struct LeaseBytes {
 /// A table that belongs to `ring` (both uuids and the slot count agree), or nothing.
 [[nodiscard]] std::optional<LeaseBytes> lease_bytes(std::span<const std::byte> file, const RingBytes& ring);
 
-/// The table of a group among several, or null.
-[[nodiscard]] const LeaseBytes* table_of(std::span<const LeaseBytes> tables, const GroupInfo& group);
+/// The table of a group of `ring` among several, maybe of several rings, or null.
+[[nodiscard]] const LeaseBytes* table_of(std::span<const LeaseBytes> tables, const RingBytes& ring,
+                                         const GroupInfo& group);
 
 }  // namespace rondo::format

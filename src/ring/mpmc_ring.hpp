@@ -45,7 +45,7 @@ public:
             const std::uint64_t piece = pad ? format::round_down_slots(to_end) : k;
             if (p + piece > limit_) {
                 // ORD(credit.limit): acquire; pairs with advance_limit(). The slots' former readers are done.
-                limit_ = format::limit_position(v_.limit().load(std::memory_order_acquire));
+                limit_ = capped(format::limit_position(v_.limit().load(std::memory_order_acquire)));
                 if (p + piece > v_.end_of_positions()) return ClaimStatus::exhausted;
                 if (p + piece > limit_) return ClaimStatus::full;
             }
@@ -62,6 +62,9 @@ public:
     const View& view() const { return v_; }
 
 private:
+    /// A limit beyond the last position is none: otherwise claims would go on behind `exhausted`.
+    Seq capped(Seq limit) const { return std::min(limit, v_.end_of_positions()); }
+
     static constexpr std::uint32_t turns_max = 1U << 22;
 
     bool claim_at(Seq p, std::uint64_t word, std::uint64_t lap1, std::uint64_t k) {

@@ -25,7 +25,7 @@ public:
         RecordView r{};
         for (std::uint64_t steps = 0; steps < v_.slots && peek(v_, p, r) == Peek::record; ++steps) p += r.head.slots;
         // ORD(credit.limit): acquire; pairs with advance_limit().
-        limit_ = format::limit_position(v_.limit().load(std::memory_order_acquire));
+        limit_ = capped(format::limit_position(v_.limit().load(std::memory_order_acquire)));
         for (Seq q = p + 1; q < limit_ && q < p + v_.slots; ++q) {
             // ORD(none): only the role's holder writes stamps beyond the tail.
             if (v_.stamp(q).load(std::memory_order_relaxed) == v_.stamp_of(q))
@@ -43,7 +43,7 @@ public:
             const std::uint64_t piece = pad ? format::round_down_slots(to_end) : k;
             if (next_ + piece > limit_) {
                 // ORD(credit.limit): acquire; pairs with advance_limit(). The slots' former readers are done.
-                limit_ = format::limit_position(v_.limit().load(std::memory_order_acquire));
+                limit_ = capped(format::limit_position(v_.limit().load(std::memory_order_acquire)));
                 if (next_ + piece > v_.end_of_positions()) return ClaimStatus::exhausted;
                 if (next_ + piece > limit_) return ClaimStatus::full;
             }
@@ -63,6 +63,9 @@ public:
     const View& view() const { return v_; }
 
 private:
+    /// A limit beyond the last position is none: otherwise claims would go on behind `exhausted`.
+    Seq capped(Seq limit) const { return std::min(limit, v_.end_of_positions()); }
+
     void publish_tail(Seq p) {
         // ORD(ring.tail): release; pairs with loads of the tail. The stamps before it are visible first.
         v_.tail().store(p, std::memory_order_release);
