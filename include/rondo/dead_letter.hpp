@@ -34,7 +34,8 @@ struct DeadLetter {
     // Identity.
     format::Uuid ring_uuid{};
     Epoch epoch = 0;
-    Seq original_seq = 0;
+    Seq seq = 0;           // of the record that died; after a redrive the copy's
+    Seq original_seq = 0;  // where it was published first
     std::uint32_t lane = 0;
     std::string group;
     std::string key;

@@ -224,14 +224,15 @@ struct alignas(128) Group {
     Word max_in_flight_consumer, max_in_flight_group, max_dead_pending;
     Word created_ns;
     std::array<std::atomic<char>, name_bytes> name;
+    Word first;    // admin. Where the group began
     Word returns;  // shared: whoever gives a message back; grows. Tells the members to look
-    Word reserved0[7];
+    Word reserved0[6];
     // Marks.
     Hot<Word> cursor;  // exclusive: owner; shared (low water): anyone. First position not settled, or `nowhere`
     Hot<Word> hint;    // shared: anyone. First position never leased
     Hot<Word> owner;   // exclusive: participant << 32 | handle + 1, or 0
     Hot<Word> handed;  // exclusive: owner. End of what was handed over
-    Word retry;        // exclusive: owner. position << 10 | attempts of the first unsettled message
+    Word retry;        // exclusive: owner. position << 11 | attempts << 1 | 1 of the first unsettled message, or 0
     Word not_before;   // exclusive: owner. Monotonic ns; its retry is not due earlier
     Word move;         // exclusive: owner. position of the message being dead-lettered << 1 | 1, or 0
     Word move_tail;    // exclusive: owner. dead.ring's tail noted before the copy
@@ -267,7 +268,7 @@ static_assert(sizeof(RecordHeader) == header_bytes && offsetof(RecordHeader, hea
 enum class Tag : std::uint16_t {
     key = 1, message_type = 2, message_id = 3, accepted_ns = 4, dedup_key = 5, expires_at = 6, deliver_at = 7,
     only_group = 8, lane = 9, header = 10, created_ns = 11, redrive_count = 12, origin = 13, delivery_count = 14,
-    first_reason = 15, first_dead_ns = 16,
+    first_reason = 15, first_dead_ns = 16, original_seq = 17,
 };
 
 /// Lease table of a shared group: lease-<group>-<life>.tab = page {LeaseHeader} | notes | entries.

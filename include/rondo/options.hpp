@@ -41,7 +41,7 @@ struct QueueOptions {
     Timestamps timestamps = Timestamps::coarse;  // off: no ages, no time positions; coarse: 4 ms; exact: ns
     Overflow overflow = Overflow::block;         // block or fail; changeable
     std::uint32_t mode = 0600;                   // 0600, 0640 or 0660, for all files alike
-    std::optional<std::uint32_t> group;          // gid that owns the files
+    std::optional<std::uint32_t> group{};          // gid that owns the files
 };
 
 /// Per process, not stored.
@@ -72,20 +72,20 @@ private:
 /// Stored when the group is created. Opening an existing group compares the options that were set (not `start`):
 /// a difference is option_mismatch.
 struct GroupOptions {
-    std::optional<GroupMode> mode;  // default shared
+    std::optional<GroupMode> mode{};  // default shared
     Start start;
-    std::optional<GroupKind> kind;                    // default durable; lossy: not supported yet
-    std::optional<Duration> lease_timeout;            // shared groups; 30 s; 10 ms .. 24 h
-    std::optional<Duration> max_lease_total;          // 12 h; lease_timeout .. 7 d
-    std::optional<std::int32_t> max_deliveries;       // 5; 1 .. 1000; -1: no limit
-    std::optional<Duration> backoff_initial;          // 1 s; 0 .. 24 h
-    std::optional<double> backoff_multiplier;         // 2; 1 .. 10
-    std::optional<Duration> backoff_max;              // 60 s; initial .. 24 h
-    std::optional<Jitter> jitter;                     // equal: uniform in [d/2, d]
-    std::optional<Duration> retry_max_age;            // 24 h from the first hand-over; 1 s .. forever
-    std::optional<std::uint32_t> max_in_flight;       // per consumer; 1024; 1 .. slots/2
-    std::optional<std::uint32_t> max_in_flight_group;  // 65536
-    std::optional<std::uint32_t> max_dead_pending;    // 1000; shared groups; an exclusive one stops at the first
+    std::optional<GroupKind> kind{};                  // default durable; lossy: not supported yet
+    std::optional<Duration> lease_timeout{};            // shared groups; 30 s; 10 ms .. 24 h
+    std::optional<Duration> max_lease_total{};          // 12 h; lease_timeout .. 7 d
+    std::optional<std::int32_t> max_deliveries{};       // 5; 1 .. 1000; -1: no limit
+    std::optional<Duration> backoff_initial{};          // 1 s; 0 .. 24 h
+    std::optional<double> backoff_multiplier{};         // 2; 1 .. 10
+    std::optional<Duration> backoff_max{};              // 60 s; initial .. 24 h
+    std::optional<Jitter> jitter{};                     // equal: uniform in [d/2, d]
+    std::optional<Duration> retry_max_age{};            // 24 h from the first hand-over; 1 s .. forever
+    std::optional<std::uint32_t> max_in_flight{};       // per consumer; 1024; 1 .. slots/2
+    std::optional<std::uint32_t> max_in_flight_group{};  // 65536
+    std::optional<std::uint32_t> max_dead_pending{};    // 1000; shared groups; an exclusive one stops at the first
 };
 
 /// A name and a value that travel with a message, unchanged. At most 32, 4 KiB in all.

@@ -19,7 +19,7 @@
 
 namespace rondo::flow {
 
-/// First position that still matters to somebody, as of now.
+/// First position that still matters to somebody, as of now. `handles`: the whole table.
 inline Seq settled_floor(const ring::RingView& v, std::span<const format::Group> groups,
                          std::span<const format::Handle> handles) {
     // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
@@ -30,7 +30,10 @@ inline Seq settled_floor(const ring::RingView& v, std::span<const format::Group>
     }
     // ORD(credit.keep): acquire; pairs with the deletion's release, which comes before its mark is withdrawn.
     m = std::min(m, v.hot->keep_from.load(std::memory_order_acquire));
-    for (const auto& h : handles) {
+    // ORD(table.high): acquire; pairs with raise_to(). After the marks, as the borrows: a handle that appeared since
+    // cannot have pinned anything below them.
+    const auto used = std::min<std::uint64_t>(v.hot->handles_high.load(std::memory_order_acquire), handles.size());
+    for (const auto& h : handles.first(used)) {
         // ORD(handle.borrow): acquire; pairs with the reader's unpin. A pin set before its lease is carried here by
         // the mark that a later taker of the same message moved.
         m = std::min(m, h.borrow.load(std::memory_order_acquire));

@@ -5,18 +5,17 @@
 #include <array>
 
 #include "flow/credit.hpp"
+#include "format/snapshot.hpp"
 
 namespace rondo::flow {
 
 namespace {
 
-constexpr std::uint64_t accepted_unit_ns = 4'000'000;
-
 std::uint64_t accepted_ns(const format::Superblock& super, const ring::RecordView& record,
-                          std::span<const std::byte> extensions) {
+                          std::span<const std::byte> extensions, std::uint64_t now_ns) {
     if (super.timestamps == format::Timestamps::off) return 0;
     const auto exact = format::ExtensionReader::find_number(extensions, format::Tag::accepted_ns);
-    return exact ? *exact : super.time_base_ns + std::uint64_t{record.accepted} * accepted_unit_ns;
+    return exact ? *exact : format::accepted_wall_ns(super, record.accepted, now_ns);
 }
 
 }  // namespace
@@ -47,6 +46,23 @@ bool DeadRing::contains(const format::DeadIdentity& identity, Seq from) const {
     return false;
 }
 
+/// Name of the producer whose handle a record names, if that handle is still a producer's.
+std::string_view DeadRing::producer_name(std::uint16_t index, std::array<char, format::name_bytes>& out) const {
+    if (index >= handles_.size()) return {};
+    const auto& h = handles_[index];
+    // ORD(handle.owner): acquire; pairs with take_handle().
+    if (format::owner_low(h.owner.load(std::memory_order_acquire)) !=
+        static_cast<std::uint32_t>(format::HandleKind::producer))
+        return {};
+    std::size_t n = 0;
+    for (; n < out.size(); ++n) {
+        // ORD(none): for people; published by the owner word.
+        out[n] = h.name[n].load(std::memory_order_relaxed);
+        if (out[n] == '\0') break;
+    }
+    return {out.data(), n};
+}
+
 bool DeadRing::claim(std::uint64_t k, ring::Claimed& out, bool& full) {
     ring::MpmcRing<> producer(ring_, participant_);
     for (int turn = 0; turn < 3; ++turn) {
@@ -60,10 +76,13 @@ bool DeadRing::claim(std::uint64_t k, ring::Claimed& out, bool& full) {
 
 DeadRing::Append DeadRing::append(const ring::RingView& main, const format::Superblock& main_super,
                                   const Death& death) {
-    const auto body = ring::body_of(main, death.position, death.record);
-    if (!body) return Append::broken;
-    const std::size_t extension_bytes = body->size() - death.record.head.payload_bytes;
-    const auto extensions = body->first(extension_bytes);
+    // Damaged lengths: everything that the record's slots hold is kept as its payload.
+    const auto sound = ring::body_of(main, death.position, death.record);
+    const std::span<const std::byte> whole(main.body(death.position),
+                                           death.record.head.slots * format::slot_bytes - format::header_bytes);
+    const auto body = sound.value_or(whole);
+    const std::size_t extension_bytes = sound ? sound->size() - death.record.head.payload_bytes : 0;
+    const auto extensions = body.first(extension_bytes);
 
     format::DeadEntry e;
     e.ring_uuid = main_super.ring_uuid;
@@ -79,16 +98,18 @@ DeadRing::Append DeadRing::append(const ring::RingView& main, const format::Supe
     e.stage = death.texts.stage;
     e.message = death.texts.message;
     e.detail = death.texts.detail;
-    e.accepted_ns = accepted_ns(main_super, death.record, extensions);
+    e.accepted_ns = accepted_ns(main_super, death.record, extensions, death.now_ns);
     e.dead_ns = death.now_ns;
     e.delivery_count = death.delivery_count;
     e.max_deliveries = death.max_deliveries;
     e.consumer = death.handler.consumer;
     e.program = death.handler.program;
     e.consumer_pid = death.handler.pid;
+    std::array<char, format::name_bytes> producer{};
+    e.producer = producer_name(death.record.producer, producer);
     e.extensions = extensions;
-    e.payload = body->subspan(extension_bytes);
-    e.payload_damaged = !ring::intact(main, death.position, death.record, *body);
+    e.payload = body.subspan(extension_bytes);
+    e.payload_damaged = !sound || !ring::intact(main, death.position, death.record, body);
     e.redrive_count = static_cast<std::uint32_t>(
         format::ExtensionReader::find_number(extensions, format::Tag::redrive_count).value_or(0));
     e.first_reason = format::ExtensionReader::find_text(extensions, format::Tag::first_reason);
@@ -97,9 +118,13 @@ DeadRing::Append DeadRing::append(const ring::RingView& main, const format::Supe
     std::array<format::Attempt, format::attempts_kept> attempts;
     if (death.note != nullptr) {
         const auto& n = *death.note;
-        const std::uint32_t count = std::min<std::uint32_t>(n.attempt_count, format::attempts_kept);
-        for (std::uint32_t i = 0; i < count; ++i)
-            attempts[i] = n.attempts[(n.attempt_count - count + i) % format::attempts_kept];
+        const std::uint32_t last = n.attempt_count;
+        std::size_t count = 0;
+        constexpr auto kept = static_cast<std::uint32_t>(format::attempts_kept);
+        for (std::uint32_t number = last > kept ? last - kept + 1 : 1; number <= last; ++number) {
+            const auto& a = n.attempts[(number - 1) % kept];
+            if (a.number == number) attempts[count++] = a;  // an attempt without an outcome left a hole
+        }
         e.attempts = std::span(attempts).first(count);
         e.release_count = n.release_count;
         e.first_delivered_ns = n.first_delivered_ns;

@@ -7,6 +7,7 @@
 // Threads: any; appending is a claim of an ordinary many-producer ring.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -37,9 +38,10 @@ struct Death {
 class DeadRing {
 public:
     DeadRing() = default;
-    /// `groups`: dead.ring's own; `handles`: none borrow from it. `participant` owns the claims made here.
-    DeadRing(const ring::RingView& dead, std::span<format::Group> groups, std::uint32_t participant)
-        : ring_(dead), groups_(groups), participant_(participant) {}
+    /// `groups`: dead.ring's own; `handles`: the main ring's, for names. `participant` owns the claims made here.
+    DeadRing(const ring::RingView& dead, std::span<format::Group> groups, std::span<const format::Handle> handles,
+             std::uint32_t participant)
+        : ring_(dead), groups_(groups), handles_(handles), participant_(participant) {}
 
     /// Where a search for a copy made from now on has to begin.
     Seq tail() const {
@@ -59,9 +61,11 @@ public:
 
 private:
     bool claim(std::uint64_t k, ring::Claimed& out, bool& full);
+    std::string_view producer_name(std::uint16_t index, std::array<char, format::name_bytes>& out) const;
 
     ring::RingView ring_{};
     std::span<format::Group> groups_{};
+    std::span<const format::Handle> handles_{};
     std::uint32_t participant_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 std::uint32_t charged(const format::Group& g, Seq p, Seq handed) {
     // ORD(none): written by the owner, whose ownership this thread holds or inherited through an acquire.
     const std::uint64_t retry = g.retry.load(std::memory_order_relaxed);
-    if (retry != 0 && format::retry_position(retry) == p) return format::retry_attempts(retry);
+    if (format::retry_set(retry) && format::retry_position(retry) == p) return format::retry_attempts(retry);
     return p < handed ? 1 : 0;
 }
 
@@ -58,19 +58,24 @@ void ExclusiveGroup::take_over() {
     restart(cursor_);
     // ORD(none): the former owner's mark of a move that may have been cut short.
     const std::uint64_t move = group_->move.load(std::memory_order_relaxed);
-    if (move != (cursor_ << 1 | 1)) return;
+    if (move == 0) return;
+    Seq p = cursor_;
     ring::RecordView r{};
-    if (ring::peek(ring_, cursor_, r) == ring::Peek::record) {
+    // What is not this group's may lie before the message that was being moved.
+    while (p < move >> 1 && ring::peek(ring_, p, r) == ring::Peek::record && not_for(ring_, p, r, index_, life_))
+        p += r.head.slots;
+    if (move == (p << 1 | 1) && ring::peek(ring_, p, r) == ring::Peek::record) {
         Death d;
-        d.position = cursor_;
+        d.position = p;
         d.record = r;
         d.group = index_;
         d.life = life_;
         // ORD(none): as above.
-        if (dead_.contains(identity_of(*super_, d), group_->move_tail.load(std::memory_order_relaxed)))
-            restart(cursor_ + r.head.slots);
+        if (dead_.contains(identity_of(*super_, d), group_->move_tail.load(std::memory_order_relaxed))) {
+            restart(p + r.head.slots);
+            set_cursor(next_);
+        }
     }
-    if (next_ != cursor_) set_cursor(next_);
     // ORD(none): only the owner reads it.
     group_->move.store(0, std::memory_order_relaxed);
 }
@@ -120,7 +125,7 @@ ExclusiveGroup::Next ExclusiveGroup::next(const Clock& now, const Handler& handl
             // ORD(none): written by this owner or inherited with the ownership.
             due_ns_ = group_->not_before.load(std::memory_order_relaxed);
             const std::uint64_t retry = group_->retry.load(std::memory_order_relaxed);
-            const bool waits = format::retry_position(retry) == p && retry != 0;
+            const bool waits = format::retry_set(retry) && format::retry_position(retry) == p;
             if (waits && due_ns_ > now.mono_ns) return Next::backing_off;
         }
         // ORD(none): written by this owner or inherited with the ownership.
@@ -193,7 +198,8 @@ ExclusiveGroup::Settled ExclusiveGroup::fail_first(const Failure& f, const Clock
     forget_all();
     // The later ones come one at a time from here on.
     if (last || old) {
-        const auto reason = f.outcome == Outcome::rejected ? DeadReason::rejected
+        const auto reason = f.damaged                      ? DeadReason::corrupt
+                            : f.outcome == Outcome::rejected ? DeadReason::rejected
                             : last                         ? DeadReason::max_deliveries
                                                            : DeadReason::retry_timeout;
         note.reason = static_cast<std::uint32_t>(reason);
@@ -212,6 +218,10 @@ ExclusiveGroup::Settled ExclusiveGroup::release(Seq position, std::uint64_t sess
                                                 const Clock& now) {
     if (!owns(position, session)) return Settled::stale;
     if (position != first().position) return Settled::not_first;
+    return release_first(f, now);
+}
+
+ExclusiveGroup::Settled ExclusiveGroup::release_first(const Failure& f, const Clock& now) {
     const Open o = first();
     auto& note = note_for(o.position);
     ++note.release_count;
@@ -227,11 +237,13 @@ ExclusiveGroup::Settled ExclusiveGroup::release(Seq position, std::uint64_t sess
     return Settled::ok;
 }
 
-void ExclusiveGroup::drop(Seq position, std::uint64_t session, const Failure& f, const Clock& now) {
-    if (!owns(position, session) || dropped_at_ == position) return;
+bool ExclusiveGroup::drop(Seq position, std::uint64_t session, const Failure& f, const Clock& now) {
+    if (!owns(position, session) || dropped_at_ == position) return false;
     dropped_at_ = position;
     dropped_ = f;
+    // The texts must outlive the call; the library's own are literals, the handler's names its consumer's.
     settle_dropped(now);
+    return true;
 }
 
 void ExclusiveGroup::settle_dropped(const Clock& now) {
@@ -241,7 +253,11 @@ void ExclusiveGroup::settle_dropped(const Clock& now) {
     }
     if (first().position != dropped_at_) return;
     dropped_at_ = format::nowhere;
-    (void)fail_first(*dropped_, now);
+    if (dropped_->outcome == Outcome::released) {
+        (void)release_first(*dropped_, now);
+    } else {
+        (void)fail_first(*dropped_, now);
+    }
 }
 
 bool ExclusiveGroup::dead_letter(Seq position, Seq end, const ring::RecordView& record, std::uint32_t attempts,

@@ -59,10 +59,13 @@ public:
     /// nack and reject of the first unsettled message.
     Settled fail(Seq position, std::uint64_t session, const Failure& f, const Clock& now);
     Settled release(Seq position, std::uint64_t session, const Failure& f, const Clock& now);
-    /// Dropped without an outcome: the later ones become stale now, it is nacked once it is first.
-    void drop(Seq position, std::uint64_t session, const Failure& f, const Clock& now);
+    /// Given back out of turn: the later ones become stale now; it is nacked (or released, as `f` says) once it is
+    /// first. False: stale.
+    bool drop(Seq position, std::uint64_t session, const Failure& f, const Clock& now);
 
-    std::size_t outstanding() const { return count_; }
+    /// After an ack: a message that was dropped out of turn may be first now.
+    bool has_dropped() const { return dropped_at_ != format::nowhere; }
+    void settle_dropped(const Clock& now);
     bool owns(Seq position, std::uint64_t session) const;
     std::uint64_t session() const { return session_; }
     Seq cursor() const { return cursor_; }
@@ -86,7 +89,7 @@ private:
     bool dead_letter(Seq position, Seq end, const ring::RecordView& record, std::uint32_t attempts,
                      DeadReason reason, const Reason& texts, const Handler& handler, const Clock& now);
     Settled fail_first(const Failure& f, const Clock& now);
-    void settle_dropped(const Clock& now);
+    Settled release_first(const Failure& f, const Clock& now);
     format::Note& note_for(Seq p);
 
     ring::RingView ring_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/utf8.hpp"
@@ -27,6 +28,7 @@ struct Handler {
 struct Failure {
     format::Outcome outcome = format::Outcome::none;
     Reason reason{};
+    bool damaged = false;  // the message's bytes are: it dies as corrupt
     std::optional<std::uint64_t> delay_ns{};  // nack's own; otherwise the group's backoff
     std::uint64_t started_ns = 0, ended_ns = 0;  // wall clock
     Handler handler{};
@@ -47,6 +49,7 @@ inline void begin_note(format::Note& note, Seq position) {
     note.first_delivered_ns = note.last_delivered_ns = 0;
     note.code_size = note.type_size = note.stage_size = note.message_size = 0;
     note.flags = note.reason = 0;
+    note.attempts = {};
     // ORD(note.position): release; pairs with the lookup's acquire.
     note.position.store(position << 1 | 1, std::memory_order_release);
 }
@@ -73,6 +76,11 @@ inline void note_attempt(format::Note& note, std::uint32_t number, const Failure
     note.stage_size = put_text(note.stage, f.reason.stage, text_cut);
     note.message_size = put_text(note.message, f.reason.message, text_cut);
     note.flags = (text_cut ? format::note_message_cut : 0U) | (f.reason.detail.empty() ? 0U : format::note_detail_lost);
+}
+
+/// The wait that was chosen after the last attempt.
+inline std::uint64_t last_delay_ns(const format::Note& n) {
+    return n.attempt_count == 0 ? 0 : n.attempts[(n.attempt_count - 1) % format::attempts_kept].delay_ns;
 }
 
 /// The texts of the last failure as the note kept them.

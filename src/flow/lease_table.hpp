@@ -24,6 +24,15 @@ struct LeaseTable {
     /// the neighbourhood is full: the story is then kept without attempts. The caller owns the message's entry.
     format::Note* note_for(Seq position, Seq floor) const { return probe(position, &floor); }
 
+    /// The message is settled: its note is free. Left out by a killed process, it is free once low water has passed.
+    void free_note(Seq position) const {
+        auto* note = find_note(position);
+        if (note == nullptr) return;
+        std::uint64_t mine = position << 1 | 1;
+        // ORD(note.position): acq_rel; pairs with the loads in probe().
+        note->position.compare_exchange_strong(mine, 0, std::memory_order_acq_rel, std::memory_order_relaxed);
+    }
+
 private:
     static constexpr std::size_t probes = 16;
 

@@ -84,7 +84,9 @@ Fate decide(const FailureContext& c, Seq position, std::uint64_t word, std::uint
     const bool old = too_old(c, note);
     if (last || old) {
         if (note != nullptr)
-            note->reason = static_cast<std::uint32_t>(last ? reason_of(f.outcome) : DeadReason::retry_timeout);
+            note->reason = static_cast<std::uint32_t>(f.damaged ? DeadReason::corrupt
+                                                      : last    ? reason_of(f.outcome)
+                                                                : DeadReason::retry_timeout);
         return move_away(c, position, word, owner, f.reason, f.handler);
     }
     c.group.end_failing(position, word, due_of(c.mono_ns + wait));

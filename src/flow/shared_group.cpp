@@ -87,8 +87,9 @@ SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64
         std::uint64_t b = entry(at).b.load(std::memory_order_relaxed);
         const auto due = format::unpack_due(b);
         if (due.owner != w.owner || due.attempts != w.attempts) {
-            // A paused taker overwrote it. Start the clock anew and come back.
-            const std::uint64_t fresh = now + lease;
+            // A slower rival overwrote it. Start the clock anew and come back: late, never early.
+            const auto* note = w.state == EntryState::backoff ? table_.find_note(at) : nullptr;
+            const std::uint64_t fresh = now + (note != nullptr ? due_of(last_delay_ns(*note)) : lease);
             // ORD(none): as above.
             entry(at).b.compare_exchange_strong(b, format::pack_due({fresh, w.owner, w.attempts}),
                                                 std::memory_order_relaxed, std::memory_order_relaxed);
@@ -121,7 +122,10 @@ bool SharedGroup::take_returned(const Returned& r, std::uint64_t deadline, bool 
     if (!change(p, word, {w.lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) return false;
     out.position = p;
     out.word = word;
-    return read(p, out.record);
+    if (read(p, out.record)) return true;
+    (void)settle(out, format::Outcome::skipped);  // damaged since: nobody can read it any more
+    advance_low_water();
+    return false;
 }
 
 bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
@@ -137,21 +141,21 @@ bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
     return change(p, out.word, {lap1, EntryState::handed, me_, std::min(attempts + 1, format::max_attempts)});
 }
 
-bool SharedGroup::hand_over(Leased& lease) {
+bool SharedGroup::hand_over(Leased& lease, std::uint64_t deadline) {
     const LeaseWord w = format::unpack_lease(lease.word);
     const std::uint32_t charged = std::min(w.attempts + 1, format::max_attempts);
-    // ORD(none): the deadline moves over to the new tag; if it is lost, an expirer starts the clock anew.
-    const auto due = format::unpack_due(entry(lease.position).b.load(std::memory_order_relaxed));
-    if (!change(lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged})) return false;
-    // ORD(none): advisory.
-    entry(lease.position).b.store(format::pack_due({due.value, w.owner, charged}), std::memory_order_relaxed);
-    return true;
+    // ORD(none): advisory; while its tag does not match A, an expirer starts the clock anew.
+    entry(lease.position).b.store(format::pack_due({deadline, w.owner, charged}), std::memory_order_relaxed);
+    return change(lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged});
 }
 
 bool SharedGroup::settle(const Leased& lease, format::Outcome outcome) {
     const LeaseWord w = format::unpack_lease(lease.word);
     std::uint64_t word = lease.word;
-    return change(lease.position, word, {w.lap1, EntryState::settled, 0, static_cast<std::uint32_t>(outcome)});
+    if (!change(lease.position, word, {w.lap1, EntryState::settled, 0, static_cast<std::uint32_t>(outcome)}))
+        return false;
+    if (w.attempts > 1) table_.free_note(lease.position);
+    return true;
 }
 
 bool SharedGroup::give_back(const Leased& lease) {
@@ -165,7 +169,9 @@ bool SharedGroup::give_back(const Leased& lease) {
 bool SharedGroup::extend(const Leased& lease, std::uint64_t deadline) {
     const LeaseWord w = format::unpack_lease(lease.word);
     auto& e = entry(lease.position);
-    // ORD(none): advisory; a lease that was lost meanwhile has another tag.
+    // ORD(lease.entry): acquire; pairs with change(). Another's deadline must not be touched.
+    if (e.a.load(std::memory_order_acquire) != lease.word) return false;
+    // ORD(none): advisory; a lease that is lost in between has another tag.
     e.b.store(format::pack_due({deadline, w.owner, w.attempts}), std::memory_order_relaxed);
     // ORD(lease.entry): acquire; pairs with change().
     return e.a.load(std::memory_order_acquire) == lease.word;
@@ -179,7 +185,7 @@ bool SharedGroup::begin_failing(Seq p, std::uint64_t& word, std::uint32_t owner)
 void SharedGroup::end_failing(Seq p, std::uint64_t word, std::uint64_t due) {
     const LeaseWord w = format::unpack_lease(word);
     // ORD(none): believed only with the tag that the CAS below sets.
-    entry(p).b.store(format::pack_due({due, 0, w.attempts}), std::memory_order_relaxed);
+    entry(p).b.store(format::pack_due({std::min(due, format::max_due), 0, w.attempts}), std::memory_order_relaxed);
     change(p, word, {w.lap1, EntryState::backoff, 0, w.attempts});
     note_return();
 }
@@ -201,6 +207,7 @@ void SharedGroup::end_moving(Seq p, std::uint64_t word, bool moved) {
     const LeaseWord w = format::unpack_lease(word);
     if (moved) {
         change(p, word, {w.lap1, EntryState::settled, 0, static_cast<std::uint32_t>(format::Outcome::dead_lettered)});
+        table_.free_note(p);
     } else {
         change(p, word, {w.lap1, EntryState::dead_pending, 0, w.attempts});
     }

@@ -74,8 +74,8 @@ public:
     /// members choose (dead letters). False: settled, or in somebody's hands. `word` before the lease in `former`.
     bool take_at(Seq position, std::uint64_t& former, Leased& out);
 
-    /// leased -> handed: charges one delivery. False: the lease lapsed.
-    bool hand_over(Leased& lease);
+    /// leased -> handed: charges one delivery; the lease's time begins here. False: it lapsed untouched.
+    bool hand_over(Leased& lease, std::uint64_t deadline);
     /// handed -> settled. False: stale.
     bool settle(const Leased& lease, format::Outcome outcome);
     /// leased -> ready; handed -> ready with the charge kept (take_at). False: stale.

@@ -328,7 +328,9 @@ Result<DeadLetter> decode_dead_entry(std::span<const std::byte> bytes) {
     d.texts_cut = (h.flags & ~dead_flag_payload_damaged) != 0;
     d.ring_uuid = h.ring_uuid;
     d.epoch = static_cast<Epoch>(h.epoch);
-    d.original_seq = h.seq;
+    const auto block = all.subspan(at.extensions, h.extension_bytes);
+    d.seq = h.seq;
+    d.original_seq = ExtensionReader::find_number(block, Tag::original_seq).value_or(h.seq);
     d.lane = h.lane;
     d.reason = h.reason;
     d.accepted_ns = h.accepted_ns;

@@ -62,6 +62,7 @@ struct Extensions {
     std::optional<std::uint32_t> only_group{};
     std::uint32_t redrive_count = 0;
     std::optional<Origin> origin{};
+    std::optional<std::uint64_t> original_seq{};  // where it was published first
     std::string_view first_reason{};
     std::uint64_t first_dead_ns = 0;
 };

@@ -11,8 +11,8 @@ MessageStatus exclusive_status(const GroupInfo& group, Seq position, const Now& 
     MessageStatus s;
     // After a failure or a take-over the first unsettled message is handed over alone; what was handed over behind
     // it is stale.
-    const bool alone = group.retry_attempts != 0 && group.retry_position >= group.cursor;
-    const bool first = group.retry_position == position && (position != 0 || group.retry_attempts != 0);
+    const bool alone = group.retry_position != nowhere && group.retry_position >= group.cursor;
+    const bool first = group.retry_position == position;
     const bool waits = group.not_before_ns != 0 && (now.mono_ns == 0 || group.not_before_ns > now.mono_ns);
     s.attempts = first ? group.retry_attempts : position < group.handed ? 1 : 0;
     s.state = MessageState::ready;

@@ -235,7 +235,7 @@ std::optional<GroupInfo> RingBytes::group(std::uint32_t index) const {
     }
     v.handed = peek(g->handed);
     const std::uint64_t retry = peek(g->retry);
-    v.retry_position = retry_position(retry);
+    v.retry_position = retry_set(retry) ? retry_position(retry) : nowhere;
     v.retry_attempts = retry_attempts(retry);
     v.not_before_ns = peek(g->not_before);
     v.moving = tagged_position(peek(g->move));

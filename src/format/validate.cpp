@@ -265,7 +265,6 @@ Result<void> check_group_options(const GroupOptions& o, std::uint64_t slots) noe
     if (outside(o.mode, GroupMode::exclusive, GroupMode::shared)) return refuse("mode: exclusive or shared");
     if (outside(o.kind, GroupKind::durable, GroupKind::lossy)) return refuse("kind: durable or lossy");
     if (outside(o.jitter, Jitter::none, Jitter::full)) return refuse("jitter: none, equal or full");
-    if (o.start.kind() < StartKind::earliest || o.start.kind() > StartKind::time) return refuse("start: unknown kind");
     if (outside(o.lease_timeout, min_lease_timeout, max_lease_timeout)) return refuse("lease_timeout: 10 ms to 24 h");
     if (outside(o.max_lease_total, o.lease_timeout.value_or(min_lease_timeout), longest_lease_total)) {
         return refuse("max_lease_total: lease_timeout to 7 d");

@@ -143,9 +143,13 @@ constexpr DueWord unpack_due(std::uint64_t word) {
 
 // ---- retry word of an exclusive group ------------------------------------------------------------------------
 
-constexpr std::uint64_t pack_retry(Seq position, std::uint32_t attempts) { return position << 10 | attempts; }
-constexpr Seq retry_position(std::uint64_t word) { return word >> 10; }
-constexpr std::uint32_t retry_attempts(std::uint64_t word) { return static_cast<std::uint32_t>(word & 1023); }
+// position : 52 | attempts : 10 | 1; 0 = no message was tried again.
+constexpr std::uint64_t pack_retry(Seq position, std::uint32_t attempts) {
+    return position << 11 | std::uint64_t{attempts} << 1 | 1;
+}
+constexpr bool retry_set(std::uint64_t word) { return (word & 1) != 0; }
+constexpr Seq retry_position(std::uint64_t word) { return word >> 11; }
+constexpr std::uint32_t retry_attempts(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 1 & 1023); }
 
 // ---- owners of handles and groups ----------------------------------------------------------------------------
 

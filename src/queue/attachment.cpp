@@ -54,6 +54,7 @@ Result<std::shared_ptr<Attachment>> Attachment::open(const std::string& director
     a->fork_generation_ = os::fork_generation();
     if (auto ok = a->open_files(directory); !ok) return tl::unexpected(ok.error());
     if (auto ok = a->attach(); !ok) return tl::unexpected(ok.error());
+    a->housekeep_now();  // what others left when they died is there for this one's first call
     return a;
 }
 
@@ -152,6 +153,10 @@ Result<void> Attachment::attach() {
                 scavenge(id);  // whoever was here died; this process is it now
             // ORD(none): published by the state below.
             p.incarnation.store(p.incarnation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+            // ORD(none): this participant's own.
+            lease_base_ = std::uint64_t{id} << 54 |
+                          std::uint64_t{p.incarnation.load(std::memory_order_relaxed) & 0x3fffU} << 40;
+            // ORD(none): published by the state below.
             p.pid.store(pid_, std::memory_order_relaxed);
             p.uid.store(os::current_uid(), std::memory_order_relaxed);
             p.pid_namespace.store(os::pid_namespace(), std::memory_order_relaxed);
@@ -242,10 +247,10 @@ Result<std::uint32_t> Attachment::take_handle(format::HandleKind kind, std::stri
         std::uint64_t nobody = 0;
         // ORD(none): looked at again by the CAS.
         if (h.owner.load(std::memory_order_relaxed) != 0) continue;
+        raise_to(hot().handles_high, i + 1);  // first: a scavenger looks no further than this
         // ORD(handle.owner): acq_rel; pairs with free_handle(): its last words are seen, then overwritten.
         if (!h.owner.compare_exchange_strong(nobody, claiming, std::memory_order_acq_rel, std::memory_order_relaxed))
             continue;
-        raise_to(hot().handles_high, i + 1);
         // ORD(none): published by the owner word below.
         h.group.store(group ? group->index : ~0U, std::memory_order_relaxed);
         h.group_life.store(group ? group->life : 0, std::memory_order_relaxed);

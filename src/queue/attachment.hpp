@@ -74,11 +74,17 @@ public:
     flow::EventCount data_event() const { return {hot().data_event, hot().fence_needed}; }
     flow::EventCount space_event() const { return {hot().space_event, hot().fence_needed}; }
     flow::DeadRing dead_ring(std::uint32_t participant) const {
-        return {dead_.view, dead_.groups(), participant};
+        return {dead_.view, dead_.groups(), handles(), participant};
     }
     flow::DeadRing dead_ring() const { return dead_ring(id_); }
 
     std::uint32_t id() const { return id_; }
+    /// Lease ids of this participant: base | count, taken in blocks by its consumers.
+    std::uint64_t lease_base() const { return lease_base_; }
+    std::uint64_t take_lease_block(std::uint64_t n) {
+        // ORD(none): a count.
+        return lease_count_.fetch_add(n, std::memory_order_relaxed);
+    }
     const OpenOptions& options() const { return options_; }
     const std::string& program() const { return program_; }
     std::uint32_t pid() const { return pid_; }
@@ -109,6 +115,7 @@ public:
     // ---- housekeeping ----
     /// Dead owners, half-made groups, the limit; at most once a tick for all processes together.
     void housekeep();
+    void housekeep(std::uint64_t coarse_now_ns);
     /// The same at once, for who needs to know now.
     void housekeep_now();
     /// Moves the main ring's limit; wakes whoever waits for space if it moved.
@@ -128,6 +135,7 @@ public:
     void mark_closed();
     Stats stats();
     std::string explain(const Error& error);
+    std::string described_others() const;
     bool file_gone() const;
 
 private:
@@ -150,6 +158,7 @@ private:
     Result<GroupRef> make_group(std::uint32_t index, std::string_view name, const GroupOptions& options);
     Result<Seq> start_position(const GroupOptions& options, Seq floor) const;
     Result<Seq> seek_boundary(Seq floor, Seq wanted, std::optional<std::uint64_t> accepted_from) const;
+    std::uint64_t accepted_until_ns(Seq p, const ring::RecordView& r) const;
     bool group_has_handles(std::uint32_t index) const;
     bool any_active_group(std::uint32_t except) const;
 
@@ -169,6 +178,8 @@ private:
     std::uint32_t id_ = 0;
     std::uint64_t fork_generation_ = 0;
     std::atomic<bool> closed_{false};
+    std::uint64_t lease_base_ = 0;
+    std::atomic<std::uint64_t> lease_count_{1024};
 
     std::mutex scan_mutex_;   // housekeeping of this process: a lock on one descriptor does not exclude its threads
     std::mutex admin_mutex_;  // same for the admin byte

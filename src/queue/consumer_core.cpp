@@ -49,9 +49,26 @@ ConsumerCore::ConsumerCore(std::shared_ptr<Attachment> a, const GroupRef& group,
       rng_(os::mono_ns() ^ (std::uint64_t{a_->id()} << 32) ^ handle), dead_(a_->dead_ring()),
       slots_(std::max<std::uint64_t>(policy_.in_flight_consumer, 1)) {
     for (std::uint32_t i = 0; i < slots_.size(); ++i) slots_[i].next = i + 1;
-    // ORD(none): written at attach.
-    const std::uint64_t incarnation = a_->participants()[a_->id()].incarnation.load(std::memory_order_relaxed);
-    lease_base_ = std::uint64_t{a_->id()} << 54 | (incarnation & 0x3ff) << 44 | std::uint64_t{handle_} << 33;
+    // Started before its first kept message: say so once. Only the first member to come can know.
+    const auto& g = a_->groups()[group.index];
+    const auto get = [](const format::Word& w) {
+        // ORD(none): written before the group became active, or a hint that nobody acts on.
+        return w.load(std::memory_order_relaxed);
+    };
+    const Seq first = get(g.first), wanted = get(g.start_value);
+    // ORD(none): as above.
+    const bool by_seq = g.start_kind.load(std::memory_order_relaxed) ==
+                        static_cast<std::uint32_t>(format::StartKind::seq);
+    if (by_seq && wanted < first && get(g.hint) == first && get(g.handed) == first && get(g.cursor) == first) {
+        gap_pending_ = true;
+        gap_ = Gap{wanted, first - 1, ++gap_total_};
+    }
+}
+
+/// No other hand-over of this queue has it: participant, incarnation, and a count of this participant's hand-overs.
+std::uint64_t ConsumerCore::next_lease_id() {
+    if (leases_ % lease_block == 0) leases_ = a_->take_lease_block(lease_block);
+    return a_->lease_base() | leases_++;
 }
 
 void ConsumerCore::unref() {
@@ -140,8 +157,8 @@ Message ConsumerCore::message_of(std::uint32_t slot, std::uint32_t attempts) {
     m.slot_ = slot;
     m.attempts_ = attempts;
     m.seq_ = s.position;
-    m.session_ = exclusive_ ? exclusive_->session() : 0;
-    m.lease_id_ = lease_base_ + ++leases_;
+    m.session_ = exclusive_ ? s.word : 0;
+    m.lease_id_ = next_lease_id();
     if (body) {  // otherwise damaged since it was leased: an empty message, which its dead letter will show
         m.payload_bytes_ = s.record.head.payload_bytes;
         m.extension_bytes_ = static_cast<std::uint32_t>(body->size() - m.payload_bytes_);
@@ -191,6 +208,13 @@ bool ConsumerCore::may_have_message() const {
     if (!a_->usable() || !a_->group_alive(group_)) return true;  // the call has something to tell
     const std::lock_guard guard(lock_);
     ring::RecordView r{};
+    const std::uint64_t now = os::mono_ns();
+    if (blocked_) {
+        // Something is there that cannot be received now (standby, backing off, in-flight limit, dead ring full):
+        // look again when it is due, or with the tick.
+        const std::uint64_t due = exclusive_ && exclusive_->due_ns() > now ? exclusive_->due_ns() : 0;
+        return now >= (due != 0 ? due : armed_at() + static_cast<std::uint64_t>(flow::tick.count()));
+    }
     if (exclusive_) {
         // ORD(group.mark): acquire; pairs with set_cursor().
         const Seq cursor = a_->groups()[group_.index].cursor.load(std::memory_order_acquire);
@@ -198,7 +222,10 @@ bool ConsumerCore::may_have_message() const {
         return ring::peek(a_->main().view, p, r) != ring::Peek::absent;
     }
     if (ring::peek(a_->main().view, shared_->hint(), r) != ring::Peek::absent) return true;
-    return seen_returns_ != shared_->returns() || flow::due_of(os::mono_ns()) >= next_due_;
+    if (seen_returns_ != shared_->returns() || now / format::due_tick_ns >= next_due_) return true;
+    // Somebody's lease may have lapsed since this consumer looked last.
+    return shared_->low_water() < shared_->hint() &&
+           now >= armed_at() + static_cast<std::uint64_t>(flow::tick.count());
 }
 
 bool ConsumerCore::wake_if_armed() {

@@ -71,12 +71,15 @@ private:
 
     enum class Got { message, nothing, error };
     bool may_have_message() const;
+    // ORD(none): a time to wait from; being off by one attempt costs a tick.
+    std::uint64_t armed_at() const { return armed_at_ns_.load(std::memory_order_relaxed); }
     Got attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
-    Got attempt_shared(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
-    Got attempt_exclusive(std::uint32_t& slot, std::uint32_t& attempts, Error& error);
-    Got sweep(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts);
+    Got attempt_shared(std::uint64_t mono_ns, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
+    Got attempt_exclusive(std::uint64_t mono_ns, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
+    Got sweep(std::uint64_t now, bool take, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts);
     Got corrupt_at(Seq position, Error& error);
     void found(std::uint32_t slot, const flow::Leased& lease, bool hand_over);
+    std::uint64_t next_lease_id();
     Message message_of(std::uint32_t slot, std::uint32_t attempts);
     std::optional<std::uint32_t> take_slot();
     void free_slot(std::uint32_t slot);
@@ -94,7 +97,7 @@ private:
     flow::FailureContext failure_context();
     flow::Handler handler() const { return {name_, a_->program(), a_->pid()}; }
     std::uint64_t lease_deadline(std::uint64_t now) const;
-    std::uint64_t lease_clock() const;
+    std::uint64_t lease_clock(std::uint64_t coarse_ns) const;
     std::chrono::nanoseconds due_in() const;
     void after_settling();
     format::Handle& handle() const { return a_->handles()[handle_]; }
@@ -113,20 +116,23 @@ private:
     std::vector<InFlight> slots_;
     std::uint32_t free_ = 0;
     std::size_t in_use_ = 0, used_high_ = 0;
-    std::uint64_t lease_base_ = 0, leases_ = 0;
+    static constexpr std::uint64_t lease_block = 1024;
+    std::uint64_t leases_ = 0;
     // Sweep for what came back (shared).
     Seq sweep_at_ = format::nowhere;  // nowhere: no sweep under way
     std::uint64_t seen_returns_ = ~std::uint64_t{0};
     std::uint64_t next_due_ = 0, swept_at_ = 0, pass_due_ = 0;  // in due ticks
     std::uint64_t pending_found_ = 0, dead_pending_ = 0;
 
-    std::uint64_t receives_ = 0;
     std::optional<Gap> gap_;
     std::uint64_t gap_total_ = 0;
     os::Event event_;
+    std::atomic<std::uint64_t> armed_at_ns_{0};
     std::atomic<bool> armed_{false}, has_event_{false};
     std::atomic<std::size_t> refs_{1};
     bool closed_ = false, has_returned_ = false;
+    bool blocked_ = false;  // the last attempt found something that it could not hand over
+    bool gap_pending_ = false;
 };
 
 }  // namespace rondo::detail

@@ -196,9 +196,10 @@ Result<void> create_ring(int directory, const Common& c, format::RingKind kind, 
     return file.publish(name);
 }
 
-Result<os::UniqueFd> prepare_directory(const std::string& path, const QueueOptions& options) {
+Result<os::UniqueFd> prepare_directory(const std::string& path, const QueueOptions& options, bool& was_made) {
     const std::uint32_t mode = options.group ? 02770 : 0700;
     auto made = os::make_dir(path, mode);
+    was_made = made.has_value();
     if (!made && made.error().code != Errc::exists) return tl::unexpected(made.error());
     auto dir = os::open_dir(path);
     if (!dir) return dir;
@@ -209,7 +210,7 @@ Result<os::UniqueFd> prepare_directory(const std::string& path, const QueueOptio
     if (!info) return tl::unexpected(info.error());
     if (info->uid != os::current_uid() && info->uid != 0)
         return fail(Errc::permission, "the directory belongs to another user");
-    if ((info->mode & 0002) != 0 && (info->mode & 01000) == 0)
+    if ((info->mode & 0002) != 0)
         return fail(Errc::permission, "the directory is writable for everybody");
     if (auto ok = os::lock_directory(dir->get()); !ok) return tl::unexpected(ok.error());
     // Somebody may have destroyed the queue and the directory while this waited for the lock.
@@ -258,31 +259,41 @@ Result<void> remove_files(int directory) {
     return first;
 }
 
-Result<void> create_files(const std::string& directory, const QueueOptions& options) {
-    auto geometry = format::check_options(options);
-    if (!geometry) return tl::unexpected(geometry.error());
-    auto dir = prepare_directory(directory, options);
-    if (!dir) return tl::unexpected(dir.error());
-    if (os::info_at(dir->get(), main_name)) return fail(Errc::exists, "there is a queue in this directory");
-    auto kind = os::fs_kind(dir->get());
+namespace {
+
+Result<void> create_in(int dir, const QueueOptions& options, const format::Geometry& geometry) {
+    if (os::info_at(dir, main_name)) return fail(Errc::exists, "there is a queue in this directory");
+    auto kind = os::fs_kind(dir);
     if (!kind) return tl::unexpected(kind.error());
     if (*kind != os::FsKind::tmpfs && *kind != os::FsKind::hugetlbfs)
         return fail(Errc::not_supported, "a volatile queue lies on tmpfs or hugetlbfs, for example in /dev/shm");
     // Under the lock, what is here without a main ring was left by a creator that was killed.
-    if (auto ok = remove_files(dir->get()); !ok) return ok;
+    if (auto ok = remove_files(dir); !ok) return ok;
     auto uuid = new_uuid();
     if (!uuid) return tl::unexpected(uuid.error());
     auto boot = os::boot_id();
     if (!boot) return tl::unexpected(boot.error());
-    Common c{options, *geometry, *uuid, {}, os::wall_ns()};
+    Common c{options, geometry, *uuid, {}, os::wall_ns()};
     std::memcpy(c.boot_id.data(), boot->data(), c.boot_id.size());
     const auto all = [&]() -> Result<void> {
-        if (auto ok = create_ring(dir->get(), c, format::RingKind::dead, dead_name); !ok) return ok;
-        if (auto ok = create_ring(dir->get(), c, format::RingKind::retry, retry_name); !ok) return ok;
-        return create_ring(dir->get(), c, format::RingKind::main, main_name);
+        if (auto ok = create_ring(dir, c, format::RingKind::dead, dead_name); !ok) return ok;
+        if (auto ok = create_ring(dir, c, format::RingKind::retry, retry_name); !ok) return ok;
+        return create_ring(dir, c, format::RingKind::main, main_name);
     };
     auto done = all();
-    if (!done) (void)remove_files(dir->get());
+    if (!done) (void)remove_files(dir);
+    return done;
+}
+
+}  // namespace
+
+Result<void> create_files(const std::string& directory, const QueueOptions& options) {
+    auto geometry = format::check_options(options);
+    if (!geometry) return tl::unexpected(geometry.error());
+    bool made = false;
+    auto dir = prepare_directory(directory, options, made);
+    auto done = dir ? create_in(dir->get(), options, *geometry) : Result<void>(tl::unexpected(dir.error()));
+    if (!done && made) (void)os::remove_dir(directory);  // stays if somebody put something into it
     return done;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "queue/dead_letters_core.hpp"
 
+#include <utility>
+
 #include "flow/credit.hpp"
 #include "format/dead_entry.hpp"
 #include "os/clock.hpp"
@@ -29,10 +31,6 @@ DeadState state_of(const flow::SharedGroup& g, Seq p) {
 
 DeadLettersCore::DeadLettersCore(std::shared_ptr<Attachment> a)
     : a_(std::move(a)), group_(a_->dead().view, a_->dead().groups()[0], 0, 1, a_->dead_table(), a_->id()) {}
-
-DeadLettersCore::~DeadLettersCore() {
-    if (producer_ != nullptr) producer_->close();
-}
 
 Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) const {
     std::vector<DeadLetter> out;
@@ -120,6 +118,7 @@ Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d)
     e.origin = origin;
     e.first_reason = d.first_reason;
     e.first_dead_ns = d.first_dead_ns;
+    e.original_seq = d.original_seq;
     auto sent = (*by)->publish_extended(e, d.payload);
     if (!sent) {
         (void)group_.give_back(lease);
@@ -135,6 +134,13 @@ Result<Redriven> DeadLettersCore::redrive(const DeadFilter& filter, bool execute
     if (auto ok = a_->usable(); !ok) return tl::unexpected(ok.error());
     auto letters = list(filter);
     if (!letters) return tl::unexpected(letters.error());
+    // The producer's place, and with one producer its role, are held no longer than this call.
+    struct Done {
+        ProducerCore*& core;
+        ~Done() {
+            if (core != nullptr) std::exchange(core, nullptr)->close();
+        }
+    } done{producer_};
     Redriven sum;
     bool stopped = false;
     for (const auto& d : *letters) {

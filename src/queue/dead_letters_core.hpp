@@ -18,7 +18,6 @@ class ProducerCore;
 class DeadLettersCore {
 public:
     explicit DeadLettersCore(std::shared_ptr<Attachment> a);
-    ~DeadLettersCore();
     DeadLettersCore(const DeadLettersCore&) = delete;
     DeadLettersCore& operator=(const DeadLettersCore&) = delete;
 
@@ -35,7 +34,7 @@ private:
 
     std::shared_ptr<Attachment> a_;
     flow::SharedGroup group_;
-    ProducerCore* producer_ = nullptr;
+    ProducerCore* producer_ = nullptr;  // of the redrive under way
 };
 
 }  // namespace rondo::detail

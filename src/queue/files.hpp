@@ -20,11 +20,17 @@ inline std::string lease_name(std::uint32_t group, std::uint32_t life) {
 
 /// Is it a name that only rondo makes?
 inline bool is_queue_file(std::string_view name) {
-    const auto ends = [&](std::string_view tail) {
-        return name.size() >= tail.size() && name.substr(name.size() - tail.size()) == tail;
+    if (name == main_name || name == retry_name || name == dead_name || name == dead_lease_name) return true;
+    if (name.starts_with(temp_prefix)) return true;
+    // lease-<digits>-<digits>.tab
+    if (!name.starts_with("lease-") || !name.ends_with(".tab")) return false;
+    name.remove_prefix(6);
+    name.remove_suffix(4);
+    const auto dash = name.find('-');
+    const auto digits = [](std::string_view text) {
+        return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
     };
-    return name == main_name || name == retry_name || name == dead_name || name.starts_with(temp_prefix) ||
-           (name.starts_with("lease-") && ends(".tab"));
+    return dash != std::string_view::npos && digits(name.substr(0, dash)) && digits(name.substr(dash + 1));
 }
 
 // OFD locks on lane-00.ring. Byte i in 1..1023: participant i lives.

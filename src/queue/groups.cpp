@@ -9,6 +9,7 @@
 #include "flow/exclusive_group.hpp"
 #include "flow/shared_group.hpp"
 #include "format/layout.hpp"
+#include "format/snapshot.hpp"
 #include "format/validate.hpp"
 #include "os/clock.hpp"
 #include "os/file.hpp"
@@ -210,6 +211,7 @@ Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view na
     auto start = start_position(options, floor);
     if (!start) return undo(start.error());
     reset_marks(g, *start);
+    put(g.first, *start);
     // ORD(group.mark): release; pairs with settled_floor().
     g.cursor.store(*start, std::memory_order_release);
     set_state(g, GroupState::active);
@@ -236,6 +238,19 @@ Result<Seq> Attachment::start_position(const GroupOptions& options, Seq floor) c
     return fail(Errc::invalid_argument, "unknown start position");
 }
 
+/// The latest moment at which a message can have been accepted: the unit is rounded down, and the coarse clock lags
+/// by up to one tick.
+std::uint64_t Attachment::accepted_until_ns(Seq p, const ring::RecordView& r) const {
+    if (main_.super.timestamps == format::Timestamps::exact) {
+        if (const auto body = ring::body_of(main_.view, p, r)) {
+            const auto block = body->first(body->size() - r.head.payload_bytes);
+            if (const auto ns = format::ExtensionReader::find_number(block, format::Tag::accepted_ns)) return *ns + 1;
+        }
+    }
+    constexpr std::uint64_t unit_ns = 4'000'000;
+    return format::accepted_wall_ns(main_.super, r.accepted, os::wall_ns()) + 2 * unit_ns;
+}
+
 /// First record boundary at or behind `wanted` whose message was accepted at or after `accepted_from`, or the tail.
 Result<Seq> Attachment::seek_boundary(Seq floor, Seq wanted, std::optional<std::uint64_t> accepted_from) const {
     const auto& v = main_.view;
@@ -246,8 +261,7 @@ Result<Seq> Attachment::seek_boundary(Seq floor, Seq wanted, std::optional<std::
         ring::RecordView r{};
         if (ring::peek(v, p, r) == ring::Peek::record) {
             const bool late = !accepted_from || (r.head.type == format::RecordType::message &&
-                                                 main_.super.time_base_ns + std::uint64_t{r.accepted} * 4'000'000 >=
-                                                     *accepted_from);
+                                                 accepted_until_ns(p, r) > *accepted_from);
             if (p >= wanted && late) return p;
             p += r.head.slots;
             continue;
@@ -296,11 +310,14 @@ void Attachment::finish_delete(std::uint32_t index) {
     // ORD(group.mark): release; pairs with settled_floor().
     g.cursor.store(format::nowhere, std::memory_order_release);
     (void)os::remove(dir_.get(), queue::lease_name(index, life_of(g)));
-    if (!group_has_handles(index)) {
-        set_state(g, GroupState::free);
-    } else {
+    if (group_has_handles(index)) {
         set_state(g, GroupState::deleting);
+        return;
     }
+    // Again: an exclusive owner that was inside an ack may have put its cursor back before it left.
+    // ORD(group.mark): release; pairs with settled_floor().
+    g.cursor.store(format::nowhere, std::memory_order_release);
+    set_state(g, GroupState::free);
 }
 
 bool Attachment::group_has_handles(std::uint32_t index) const {

@@ -28,8 +28,9 @@ std::string text_of(std::span<const std::atomic<char>> chars) {
 
 }  // namespace
 
-void Attachment::housekeep() {
-    const std::uint64_t now = os::mono_coarse_ns();
+void Attachment::housekeep() { housekeep(os::mono_coarse_ns()); }
+
+void Attachment::housekeep(std::uint64_t now) {
     // ORD(none): only rate-limits; a lost race means that somebody else just did it.
     std::uint64_t last = hot().last_scan.load(std::memory_order_relaxed);
     if (now < last + tick_ns && now >= last) return;
@@ -47,7 +48,7 @@ void Attachment::housekeep_now() {
 }
 
 bool Attachment::advance_credit() {
-    if (!flow::advance_limit(main_.view, groups(), used_handles())) return false;
+    if (!flow::advance_limit(main_.view, groups(), handles())) return false;
     space_event().notify();
     return true;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Message, Batch and Consumer: thin fronts of ConsumerCore.
 #include "format/record.hpp"
+#include "format/snapshot.hpp"
+#include "os/clock.hpp"
 #include "queue/consumer_core.hpp"
 #include "queue/guard.hpp"
 #include "rondo/consumer.hpp"
@@ -99,7 +101,7 @@ std::optional<std::uint64_t> Message::accepted_at_ns() const noexcept {
     const auto& super = core_->super();
     if (super.timestamps == format::Timestamps::off) return std::nullopt;
     const auto exact = format::ExtensionReader::find_number(block(payload_, extension_bytes_), format::Tag::accepted_ns);
-    return exact ? exact : super.time_base_ns + std::uint64_t{accepted_} * 4'000'000;
+    return exact ? exact : format::accepted_wall_ns(super, accepted_, os::wall_coarse_ns());
 }
 
 Result<void> Message::ack() noexcept {

@@ -229,14 +229,20 @@ std::string Attachment::explain(const Error& error) {
     return out;
 }
 
+std::string Attachment::described_others() const {
+    const auto ring = format::ring_bytes(main_.mapping.bytes(), main_.super);
+    std::string out;
+    for (const auto& p : ring.participants())
+        if (p.id != id_) out += "; open in " + described(ring, main_.fd.get(), p.id, id_);
+    return out;
+}
+
 }  // namespace rondo::detail
 
 namespace rondo {
 
 std::string Queue::explain(const std::string& directory, const Error& error) {
     std::string out = std::string(to_string(error.code)) + ": " + error.what + "; " + directory;
-    auto dir = os::open_dir(directory);
-    if (!dir) return out;
     const auto show = [&](const os::FileInfo& i, std::string_view name) {
         constexpr char digits[] = "01234567";
         std::string mode;
@@ -244,10 +250,25 @@ std::string Queue::explain(const std::string& directory, const Error& error) {
         out += "; " + std::string(name) + " has owner " + std::to_string(i.uid) + ", group " + std::to_string(i.gid) +
                ", mode " + mode;
     };
+    // From the directory above: this one may be closed to us.
+    const std::size_t slash = directory.find_last_not_of('/');
+    const std::string path = slash == std::string::npos ? "/" : directory.substr(0, slash + 1);
+    const std::size_t cut = path.rfind('/');
+    const std::string above = cut == std::string::npos ? "." : cut == 0 ? "/" : path.substr(0, cut);
+    const auto parent = os::open_dir(above);
+    const auto itself = parent ? os::info_at(parent->get(), path.substr(cut == std::string::npos ? 0 : cut + 1))
+                               : Result<os::FileInfo>(tl::unexpected(parent.error()));
+    auto dir = os::open_dir(directory);
     if (error.code == Errc::permission) {
-        if (auto i = os::info(dir->get())) show(*i, "the directory");
-        if (auto i = os::info_at(dir->get(), queue::main_name)) show(*i, queue::main_name);
+        if (itself) show(*itself, "the directory");
+        if (dir) {
+            if (auto i = os::info_at(dir->get(), queue::main_name)) show(*i, queue::main_name);
+        }
         out += "; this process has uid " + std::to_string(os::current_uid());
+    }
+    if (!dir) return out;
+    if (error.code == Errc::busy) {
+        if (auto a = detail::Attachment::open(directory, {.prefault = false})) out += (*a)->described_others();
     }
     if (error.code == Errc::no_space) {
         if (auto free = os::free_bytes(dir->get())) out += "; free there: " + std::to_string(*free) + " bytes";

@@ -29,6 +29,7 @@ bool ConsumerCore::mine(const Message& m) const {
 void ConsumerCore::finish_message(Message& m) {
     if (in_use_ == slots_.size()) has_returned_ = true;  // a receive may wait for the room
     free_slot(m.slot_);
+    blocked_ = false;  // whatever a receive could not do before, it may now
     m.slot_ = no_slot;
     m.payload_ = nullptr;
     m.payload_bytes_ = m.extension_bytes_ = 0;
@@ -62,8 +63,11 @@ Result<void> ConsumerCore::ack(Message& m) {
     if (a_->detached()) return fail(Errc::detached, "this process was forked from the one that holds the message");
     {
         const std::lock_guard guard(lock_);
-        if (!mine(m)) return tl::unexpected(stale_error());
         auto& h = handle();
+        if (!mine(m)) {
+            add(h.stale);
+            return tl::unexpected(stale_error());
+        }
         bool ok = false;
         if (shared_) {
             const auto& s = slots_[m.slot_];
@@ -72,6 +76,7 @@ Result<void> ConsumerCore::ack(Message& m) {
         } else {
             ok = a_->group_alive(group_) &&
                  exclusive_->ack(m.seq_, m.session_) == flow::ExclusiveGroup::Settled::ok;
+            if (ok && exclusive_->has_dropped()) exclusive_->settle_dropped({os::mono_ns(), os::wall_ns()});
         }
         add(ok ? h.acked : h.stale);
         // ORD(none): for people.
@@ -107,7 +112,10 @@ Result<void> ConsumerCore::outcome(Message& m, format::Outcome kind, const Reaso
     if (a_->detached()) return fail(Errc::detached, "this process was forked from the one that holds the message");
     {
         const std::lock_guard guard(lock_);
-        if (!mine(m)) return tl::unexpected(stale_error());
+        if (!mine(m)) {
+            add(handle().stale);
+            return tl::unexpected(stale_error());
+        }
         const InFlight& s = slots_[m.slot_];
         const auto f = failure_of(s, kind, reason, delay);
         bool ok = a_->group_alive(group_);
@@ -117,6 +125,7 @@ Result<void> ConsumerCore::outcome(Message& m, format::Outcome kind, const Reaso
                                   ? flow::release_message(c, s.position, s.word, a_->id(), f)
                                   : flow::fail_message(c, s.position, s.word, a_->id(), f);
             ok = fate != flow::Fate::stale;
+            dead_pending_ += fate == flow::Fate::dead_pending ? 1U : 0U;
         } else if (ok) {
             const flow::ExclusiveGroup::Clock now{os::mono_ns(), os::wall_ns()};
             const auto settled = kind == format::Outcome::released
@@ -164,14 +173,15 @@ void ConsumerCore::drop(Message& m) {
                 const auto f = failure_of(s, format::Outcome::nacked,
                                           {"handler_dropped", {}, {}, "the message was dropped without an outcome", {}},
                                           {});
-                if (a_->group_alive(group_)) {
-                    if (shared_) {
-                        (void)flow::fail_message(failure_context(), s.position, s.word, a_->id(), f);
-                    } else {
-                        exclusive_->drop(m.seq_, m.session_, f, {os::mono_ns(), os::wall_ns()});
-                    }
+                bool ok = a_->group_alive(group_);
+                if (ok && shared_) {
+                    const auto fate = flow::fail_message(failure_context(), s.position, s.word, a_->id(), f);
+                    ok = fate != flow::Fate::stale;
+                    dead_pending_ += fate == flow::Fate::dead_pending ? 1U : 0U;
+                } else if (ok) {
+                    ok = exclusive_->drop(m.seq_, m.session_, f, {os::mono_ns(), os::wall_ns()});
                 }
-                add(handle().nacked);
+                add(ok ? handle().nacked : handle().stale);
                 has_returned_ = true;
                 finish_message(m);
             }

@@ -17,6 +17,10 @@ namespace {
 constexpr std::uint64_t accepted_unit_ns = 4'000'000;
 // Header, key, id, type, time and 4 KiB of user headers with their lengths.
 constexpr std::size_t max_extension_bytes = 8192;
+// only_group, redrive_count, origin, first_reason, first_dead_ns, original_seq, with their heads.
+constexpr std::size_t redrive_extension_bytes = 256;
+// {bytes, count}, field head, 8 bytes, rounded up to 16.
+constexpr std::size_t exact_time_bytes = 32;
 
 void add(format::Word& counter, std::uint64_t n) {
     // ORD(none): a counter with one writer.
@@ -82,7 +86,12 @@ void ProducerCore::end() {
     delete this;
 }
 
-std::size_t ProducerCore::max_payload_bytes() const { return a_->main().super.max_record_bytes - format::header_bytes; }
+std::size_t ProducerCore::max_payload_bytes() const { return max_payload_bytes(a_->main().super); }
+
+std::size_t ProducerCore::max_payload_bytes(const format::Superblock& s) {
+    const std::size_t time = s.timestamps == format::Timestamps::exact ? exact_time_bytes : 0;
+    return s.max_record_bytes - format::header_bytes - time;
+}
 
 // ---- room ----------------------------------------------------------------------------------------------------
 
@@ -110,8 +119,10 @@ Result<ProducerCore::Record> ProducerCore::plan_extended(const format::Extension
     r.extensions = extensions;
     if (a_->main().super.timestamps == format::Timestamps::exact) r.extensions.accepted_ns = os::wall_ns();
     r.extension_bytes = format::extension_bytes(r.extensions);
+    // What the library adds for a redrive does not count: a message that was published once fits again.
+    const std::size_t own = extensions.origin ? redrive_extension_bytes : 0;
     const std::uint64_t bytes = base::saturating_add(format::header_bytes + r.extension_bytes, payload_bytes);
-    if (bytes > a_->main().super.max_record_bytes)
+    if (bytes > a_->main().super.max_record_bytes + own)
         return fail(Errc::too_large, "larger than max_record_bytes of this queue");
     r.slots = format::round_up_slots(format::slots_for(r.extension_bytes, payload_bytes));
     return r;

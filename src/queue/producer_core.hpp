@@ -28,6 +28,7 @@ public:
     /// A record with extensions of the library's own making (redrive). Never waits.
     Result<Published> publish_extended(const format::Extensions& extensions, Bytes payload);
     std::size_t max_payload_bytes() const;
+    static std::size_t max_payload_bytes(const format::Superblock& super);
 
     void close();  // by the Producer's destructor; lives on while a claim is open
 

@@ -126,6 +126,9 @@ Result<Consumer> Queue::consumer(std::string_view group, const ConsumerOptions& 
 
 Result<Consumer> Queue::consumer(std::string_view group, const GroupOptions& group_options,
                                  const ConsumerOptions& options) noexcept {
+    if (!options.name.empty()) {  // before anything is changed
+        if (auto ok = format::check_name(options.name); !ok) return tl::unexpected(ok.error());
+    }
     auto made = create_group(group, group_options);
     if (!made && made.error().code != Errc::exists) return tl::unexpected(made.error());
     return consumer(group, options);
@@ -169,7 +172,7 @@ std::uint64_t Queue::capacity() const noexcept {
 }
 
 std::size_t Queue::max_payload_bytes() const noexcept {
-    return attachment_ ? attachment_->main().super.max_record_bytes - format::header_bytes : 0;
+    return attachment_ ? detail::ProducerCore::max_payload_bytes(attachment_->main().super) : 0;
 }
 
 std::string Queue::explain(const Error& error) const {

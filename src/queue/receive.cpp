@@ -25,19 +25,27 @@ ConsumerCore::Got ConsumerCore::attempt(bool hand_over, std::uint32_t& slot, std
         error = ok.error();
         return Got::error;
     }
+    if (gap_pending_) {
+        gap_pending_ = false;
+        error = {Errc::gap, 0, "the group's start position was no longer kept; it began at the oldest message"};
+        return Got::error;
+    }
     if (!a_->group_alive(group_)) {
         error = {Errc::no_such_group, 0, "the group was deleted"};
         return Got::error;
     }
-    if (++receives_ % 256 == 0) a_->housekeep();
-    return shared_ ? attempt_shared(hand_over, slot, attempts, error) : attempt_exclusive(slot, attempts, error);
+    const std::uint64_t now = os::mono_coarse_ns();
+    a_->housekeep(now);
+    return shared_ ? attempt_shared(now, hand_over, slot, attempts, error)
+                   : attempt_exclusive(now, slot, attempts, error);
 }
 
-std::uint64_t ConsumerCore::lease_clock() const {
-    return flow::due_of(policy_.lease_ns < exact_below_ns ? os::mono_ns() : os::mono_coarse_ns());
+/// Now, in due ticks, rounded down: nothing is ever due early.
+std::uint64_t ConsumerCore::lease_clock(std::uint64_t coarse_ns) const {
+    return (policy_.lease_ns < exact_below_ns ? os::mono_ns() : coarse_ns) / format::due_tick_ns;
 }
 
-std::uint64_t ConsumerCore::lease_deadline(std::uint64_t now) const { return now + flow::due_of(policy_.lease_ns); }
+std::uint64_t ConsumerCore::lease_deadline(std::uint64_t now) const { return now + flow::due_of(policy_.lease_ns) + 1; }
 
 /// max_in_flight of the group. The window [low water, hint) in slots bounds the count; only beyond the limit is it
 /// counted exactly.
@@ -64,18 +72,19 @@ void ConsumerCore::start_pass(std::uint64_t now) {
     swept_at_ = now;
 }
 
-ConsumerCore::Got ConsumerCore::attempt_shared(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts,
+ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts,
                                                Error& error) {
     const std::lock_guard guard(lock_);
-    const std::uint64_t now = lease_clock();
+    const std::uint64_t now = lease_clock(mono_ns);
     const bool due = now >= next_due_ || now >= swept_at_ + tick_due || seen_returns_ != shared_->returns();
     if (sweep_at_ == format::nowhere && due) start_pass(now);
-    if (in_use_ == slots_.size() || group_full()) return Got::nothing;
+    const bool full = in_use_ == slots_.size() || group_full();
     if (sweep_at_ != format::nowhere) {
-        const auto got = sweep(hand_over, slot, attempts);
+        const auto got = sweep(now, !full, hand_over, slot, attempts);
         if (got != Got::nothing) return got;
     }
-    if (dead_pending_ > policy_.dead_pending_max) return Got::nothing;
+    blocked_ = full || dead_pending_ >= policy_.dead_pending_max;
+    if (blocked_) return Got::nothing;
     flow::Leased lease;
     switch (shared_->take_new(lease_deadline(now), hand_over, handle().borrow, lease)) {
         case flow::Take::empty: lower_pin(); return Got::nothing;
@@ -87,9 +96,10 @@ ConsumerCore::Got ConsumerCore::attempt_shared(bool hand_over, std::uint32_t& sl
     const auto body = ring::body_of(a_->main().view, lease.position, lease.record);
     if (!body || !ring::intact(a_->main().view, lease.position, lease.record, *body)) {
         // Damaged, and nobody can process it: a dead letter that says so, whatever the lease's state.
-        if (!hand_over) (void)shared_->hand_over(lease);
+        if (!hand_over) (void)shared_->hand_over(lease, lease_deadline(now));
         flow::Failure f;
         f.outcome = format::Outcome::rejected;
+        f.damaged = true;
         f.reason.code = "corrupt";
         f.reason.message = "the message's bytes do not match its checksum or lengths";
         f.handler = handler();
@@ -103,9 +113,8 @@ ConsumerCore::Got ConsumerCore::attempt_shared(bool hand_over, std::uint32_t& sl
 }
 
 /// Goes on with the pass over [low water, hint): takes what came back, ends what lapsed.
-ConsumerCore::Got ConsumerCore::sweep(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts) {
+ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts) {
     using Found = flow::SharedGroup::Found;
-    const std::uint64_t now = lease_clock();
     for (;;) {
         const auto r = shared_->sweep(sweep_at_, now, flow::due_of(policy_.lease_ns), pass_due_);
         switch (r.found) {
@@ -116,6 +125,7 @@ ConsumerCore::Got ConsumerCore::sweep(bool hand_over, std::uint32_t& slot, std::
                 return Got::nothing;
             case Found::ready:
             case Found::due: {
+                if (!take) break;  // at the limit; what lapsed is ended all the same, or the limit would stand for ever
                 flow::Leased lease;
                 if (!shared_->take_returned(r, lease_deadline(now), hand_over, handle().borrow, lease)) break;
                 slot = *take_slot();
@@ -128,8 +138,8 @@ ConsumerCore::Got ConsumerCore::sweep(bool hand_over, std::uint32_t& slot, std::
                 break;
             case Found::lapsed: lapse(r); break;
             case Found::dead_pending:
-                ++pending_found_;
-                (void)flow::retry_move(failure_context(), r.position, r.word, a_->id());
+                if (flow::retry_move(failure_context(), r.position, r.word, a_->id()) == flow::Fate::dead_pending)
+                    ++pending_found_;
                 break;
         }
     }
@@ -163,31 +173,34 @@ void ConsumerCore::lapse(const flow::SharedGroup::Returned& r) {
     a_->groups()[group_.index].lapsed.fetch_add(1, std::memory_order_relaxed);
 }
 
-ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint32_t& slot, std::uint32_t& attempts, Error& error) {
+ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint64_t mono_ns, std::uint32_t& slot, std::uint32_t& attempts, Error& error) {
     const std::lock_guard guard(lock_);
     if (in_use_ == slots_.size()) return Got::nothing;
     flow::ExclusiveGroup::Handed h;
-    const flow::ExclusiveGroup::Clock now{os::mono_coarse_ns(), os::wall_coarse_ns()};
+    const flow::ExclusiveGroup::Clock now{mono_ns, os::wall_coarse_ns()};
     const std::uint64_t before = exclusive_->cursor();
     const auto next = exclusive_->next(now, handler(), h);
     if (exclusive_->cursor() != before) a_->space_event().notify();
     using Next = flow::ExclusiveGroup::Next;
     if (next == Next::corrupt) return corrupt_at(h.position, error);
+    blocked_ = next != Next::handed && next != Next::empty;
     if (next != Next::handed) return Got::nothing;
     const auto body = ring::body_of(a_->main().view, h.position, h.record);
     if (!body || !ring::intact(a_->main().view, h.position, h.record, *body)) {
         flow::Failure f;
         f.outcome = format::Outcome::rejected;
+        f.damaged = true;
         f.reason.code = "corrupt";
         f.reason.message = "the message's bytes do not match its checksum or lengths";
         f.handler = handler();
-        exclusive_->drop(h.position, h.session, f, now);  // dead letter once it is first
+        (void)exclusive_->drop(h.position, h.session, f, now);  // dead letter once it is first
         return corrupt_at(h.position, error);
     }
     slot = *take_slot();
     auto& s = slots_[slot];
     s.state = InFlight::State::handed;
     s.position = h.position;
+    s.word = h.session;
     s.record = h.record;
     attempts = h.attempts;
     return Got::message;
@@ -208,7 +221,7 @@ std::chrono::nanoseconds ConsumerCore::due_in() const {
     const std::lock_guard guard(lock_);
     std::uint64_t ns = static_cast<std::uint64_t>(flow::tick.count());
     if (shared_) {
-        const std::uint64_t now = flow::due_of(os::mono_ns());
+        const std::uint64_t now = os::mono_ns() / format::due_tick_ns;
         const std::uint64_t due = next_due_ > now ? next_due_ - now : 0;
         ns = std::min(ns, base::saturating_mul(due, format::due_tick_ns) + format::due_tick_ns);
     } else if (exclusive_->due_ns() > os::mono_ns()) {
@@ -225,6 +238,8 @@ Result<Message> ConsumerCore::receive(Duration timeout) {
     // ORD(none): set by wait_fd() on this very thread.
     if (got == Got::nothing && has_event_.load(std::memory_order_relaxed)) {
         event_.drain();
+        // ORD(none): see armed_at().
+        armed_at_ns_.store(os::mono_ns(), std::memory_order_relaxed);
         // ORD(core.armed): release; pairs with wake_if_armed().
         armed_.store(true, std::memory_order_release);
         a_->pump().arm();
@@ -284,7 +299,7 @@ Result<Batch> ConsumerCore::receive_batch(std::size_t max, Duration timeout) {
 
 Message* ConsumerCore::batch_next(Batch& b) {
     b.current_.reset();
-    if (a_->detached()) return nullptr;
+    if (a_->detached() || closed_ || !a_->group_alive(group_)) return nullptr;
     if (exclusive_) {
         if (b.handed_ == b.size_) return nullptr;
         std::uint32_t slot = b.first_, attempts = 0;
@@ -305,7 +320,7 @@ Message* ConsumerCore::batch_next(Batch& b) {
         auto& s = slots_[slot];
         b.first_ = s.next;
         flow::Leased lease{s.position, s.word, s.record};
-        if (s.state != InFlight::State::leased || !shared_->hand_over(lease)) {
+        if (s.state != InFlight::State::leased || !shared_->hand_over(lease, lease_deadline(lease_clock(os::mono_coarse_ns())))) {
             free_slot(slot);
             continue;
         }
@@ -330,7 +345,7 @@ void ConsumerCore::batch_end(Batch& b) {
                 b.first_ = exclusive_ ? no_slot : s.next;
                 if (exclusive_) {
                     const flow::ExclusiveGroup::Clock now{os::mono_ns(), os::wall_ns()};
-                    (void)exclusive_->release(s.position, exclusive_->session(), {}, now);
+                    (void)exclusive_->drop(s.position, s.word, failure_of(s, format::Outcome::released, {}, {}), now);
                 } else if (s.state == InFlight::State::leased) {
                     (void)shared_->give_back({s.position, s.word, s.record});
                 }

@@ -112,8 +112,10 @@ Peek peek(const View& v, Seq p, RecordView& out) {
     if (v.stamp(p).load(std::memory_order_acquire) != v.stamp_of(p)) return Peek::absent;
     auto& h = v.header(p);
     // ORD(none): carried by the stamp; loaded once, only the copy is used.
-    out.head = format::unpack_head(h.head.load(std::memory_order_relaxed));
-    if (!format::plausible(out.head, p, v.slots)) return Peek::corrupt;
+    const std::uint64_t word = h.head.load(std::memory_order_relaxed);
+    out.head = format::unpack_head(word);
+    // Only what a producer can have written: also no stray bit in the coded size.
+    if (!format::plausible(out.head, p, v.slots) || format::pack_head(out.head) != word) return Peek::corrupt;
     struct Rest {
         std::uint32_t checksum, durable_lag, accepted;
         std::uint16_t producer, epoch;
