@@ -276,8 +276,9 @@ std::uint64_t SharedGroup::slots_of(Seq p) const {
 
 bool SharedGroup::change(Seq p, std::uint64_t& from, const LeaseWord& to) {
     const std::uint64_t next = format::pack_lease(to);
+    std::uint64_t expected = from;  // `from` stays what the caller believed when it was wrong
     // ORD(lease.entry): acq_rel; pairs with the loads of A. Carries the note, B and the reads of the message.
-    if (!entry(p).a.compare_exchange_strong(from, next, std::memory_order_acq_rel, std::memory_order_acquire))
+    if (!entry(p).a.compare_exchange_strong(expected, next, std::memory_order_acq_rel, std::memory_order_acquire))
         return false;
     from = next;
     return true;

@@ -89,7 +89,7 @@ struct GroupInfo {
     std::optional<std::uint32_t> owner_handle;  // index
     std::uint64_t owner_in_flight;              // messages in the owner's hands, as its handle says; 0 without owner
     Seq handed;
-    Seq retry_position;
+    Seq retry_position;  // or `nowhere`
     std::uint32_t retry_attempts;
     std::uint64_t not_before_ns;
     std::optional<Seq> moving, dead_pending;

@@ -26,216 +26,221 @@ using rondo::test::Section;
 using rondo::test::section;
 using Field = rondo::test::DocumentField;
 
-#define FIELD(member) \
+#define RONDO_FIELD(member) \
     Field { #member, offsetof(T, member), sizeof(T::member) }
 
 TEST_CASE("the superblock is as documented") {
     using T = Superblock;
     check_table("Superblock", sizeof(T),
-                {FIELD(magic),
-                 FIELD(version),
-                 FIELD(byte_order),
-                 FIELD(features_required),
-                 FIELD(features_optional),
-                 FIELD(queue_uuid),
-                 FIELD(ring_uuid),
-                 FIELD(boot_id),
-                 FIELD(salt),
-                 FIELD(kind),
-                 FIELD(lane),
-                 FIELD(producers),
-                 FIELD(checksum),
-                 FIELD(timestamps),
-                 FIELD(durability),
-                 FIELD(slot_count),
-                 FIELD(slot_bytes),
-                 FIELD(participant_count),
-                 FIELD(handle_count),
-                 FIELD(group_count),
-                 FIELD(max_record_bytes),
-                 FIELD(file_bytes),
-                 FIELD(hot_offset),
-                 FIELD(queue_offset),
-                 FIELD(participants_offset),
-                 FIELD(handles_offset),
-                 FIELD(groups_offset),
-                 FIELD(claims_offset),
-                 FIELD(slots_offset),
-                 FIELD(retry_slot_count),
-                 FIELD(dead_slot_count),
-                 FIELD(time_base_ns),
-                 FIELD(created_ns),
-                 FIELD(device),
-                 FIELD(inode),
-                 FIELD(time_namespace),
-                 FIELD(mode),
-                 FIELD(gid),
-                 FIELD(image_uuid),
-                 FIELD(image_reserved),
-                 FIELD(reserved0),
-                 FIELD(superblock_checksum)});
+                {RONDO_FIELD(magic),
+                 RONDO_FIELD(version),
+                 RONDO_FIELD(byte_order),
+                 RONDO_FIELD(features_required),
+                 RONDO_FIELD(features_optional),
+                 RONDO_FIELD(queue_uuid),
+                 RONDO_FIELD(ring_uuid),
+                 RONDO_FIELD(boot_id),
+                 RONDO_FIELD(salt),
+                 RONDO_FIELD(kind),
+                 RONDO_FIELD(lane),
+                 RONDO_FIELD(producers),
+                 RONDO_FIELD(checksum),
+                 RONDO_FIELD(timestamps),
+                 RONDO_FIELD(durability),
+                 RONDO_FIELD(slot_count),
+                 RONDO_FIELD(slot_bytes),
+                 RONDO_FIELD(participant_count),
+                 RONDO_FIELD(handle_count),
+                 RONDO_FIELD(group_count),
+                 RONDO_FIELD(max_record_bytes),
+                 RONDO_FIELD(file_bytes),
+                 RONDO_FIELD(hot_offset),
+                 RONDO_FIELD(queue_offset),
+                 RONDO_FIELD(participants_offset),
+                 RONDO_FIELD(handles_offset),
+                 RONDO_FIELD(groups_offset),
+                 RONDO_FIELD(claims_offset),
+                 RONDO_FIELD(slots_offset),
+                 RONDO_FIELD(retry_slot_count),
+                 RONDO_FIELD(dead_slot_count),
+                 RONDO_FIELD(time_base_ns),
+                 RONDO_FIELD(created_ns),
+                 RONDO_FIELD(device),
+                 RONDO_FIELD(inode),
+                 RONDO_FIELD(time_namespace),
+                 RONDO_FIELD(mode),
+                 RONDO_FIELD(gid),
+                 RONDO_FIELD(image_uuid),
+                 RONDO_FIELD(image_reserved),
+                 RONDO_FIELD(reserved0),
+                 RONDO_FIELD(superblock_checksum)});
 }
 
 TEST_CASE("the hot words and the queue block are as documented") {
     {
         using T = HotWords;
         check_table("HotWords", sizeof(T),
-                    {FIELD(tail), FIELD(limit), FIELD(data_event), FIELD(space_event), FIELD(durable_event),
-                     FIELD(keep_from), FIELD(last_scan), FIELD(state), FIELD(epoch), FIELD(durable),
-                     FIELD(checkpoint_head), FIELD(producer_owner), FIELD(participants_high), FIELD(handles_high),
-                     FIELD(fence_needed), FIELD(void_total), FIELD(corrupt_total)});
+                    {RONDO_FIELD(tail), RONDO_FIELD(limit), RONDO_FIELD(data_event), RONDO_FIELD(space_event),
+                     RONDO_FIELD(durable_event), RONDO_FIELD(keep_from), RONDO_FIELD(last_scan), RONDO_FIELD(state),
+                     RONDO_FIELD(epoch), RONDO_FIELD(durable), RONDO_FIELD(checkpoint_head),
+                     RONDO_FIELD(producer_owner), RONDO_FIELD(participants_high), RONDO_FIELD(handles_high),
+                     RONDO_FIELD(fence_needed), RONDO_FIELD(void_total), RONDO_FIELD(corrupt_total)});
     }
     using T = QueueBlock;
-    check_table("QueueBlock", sizeof(T), {FIELD(overflow), FIELD(reserved)});
+    check_table("QueueBlock", sizeof(T), {RONDO_FIELD(overflow), RONDO_FIELD(reserved)});
 }
 
 TEST_CASE("participants and handles are as documented") {
     {
         using T = Participant;
         check_table("Participant", sizeof(T),
-                    {FIELD(state), FIELD(incarnation), FIELD(pid), FIELD(uid), FIELD(pid_namespace), FIELD(start_ticks),
-                     FIELD(attached_ns), FIELD(program), FIELD(reserved)});
+                    {RONDO_FIELD(state), RONDO_FIELD(incarnation), RONDO_FIELD(pid), RONDO_FIELD(uid),
+                     RONDO_FIELD(pid_namespace), RONDO_FIELD(start_ticks), RONDO_FIELD(attached_ns),
+                     RONDO_FIELD(program), RONDO_FIELD(reserved)});
     }
     using T = Handle;
     check_table("Handle", sizeof(T),
-                {FIELD(owner),
-                 FIELD(group),
-                 FIELD(group_life),
-                 FIELD(borrow),
-                 FIELD(waiting),
-                 FIELD(reserved0),
-                 FIELD(waiting_since_ns),
-                 FIELD(name),
-                 FIELD(reserved1),
-                 FIELD(published),
-                 FIELD(acked),
-                 FIELD(nacked),
-                 FIELD(rejected),
-                 FIELD(released),
-                 FIELD(stale),
-                 FIELD(lapsed),
-                 FIELD(in_flight),
-                 FIELD(last_seq),
-                 FIELD(last_outcome_ns),
-                 FIELD(handler_ns),
-                 FIELD(handler_samples),
-                 FIELD(blocked_ns),
-                 FIELD(reserved2)});
+                {RONDO_FIELD(owner),
+                 RONDO_FIELD(group),
+                 RONDO_FIELD(group_life),
+                 RONDO_FIELD(borrow),
+                 RONDO_FIELD(waiting),
+                 RONDO_FIELD(reserved0),
+                 RONDO_FIELD(waiting_since_ns),
+                 RONDO_FIELD(name),
+                 RONDO_FIELD(reserved1),
+                 RONDO_FIELD(published),
+                 RONDO_FIELD(acked),
+                 RONDO_FIELD(nacked),
+                 RONDO_FIELD(rejected),
+                 RONDO_FIELD(released),
+                 RONDO_FIELD(stale),
+                 RONDO_FIELD(lapsed),
+                 RONDO_FIELD(in_flight),
+                 RONDO_FIELD(last_seq),
+                 RONDO_FIELD(last_outcome_ns),
+                 RONDO_FIELD(handler_ns),
+                 RONDO_FIELD(handler_samples),
+                 RONDO_FIELD(blocked_ns),
+                 RONDO_FIELD(reserved2)});
 }
 
 TEST_CASE("groups are as documented") {
     using T = Group;
     check_table("Group", sizeof(T),
-                {FIELD(state),
-                 FIELD(life),
-                 FIELD(mode),
-                 FIELD(kind),
-                 FIELD(start_kind),
-                 FIELD(jitter),
-                 FIELD(start_value),
-                 FIELD(lease_timeout_ns),
-                 FIELD(max_lease_total_ns),
-                 FIELD(max_deliveries),
-                 FIELD(backoff_multiplier_milli),
-                 FIELD(backoff_initial_ns),
-                 FIELD(backoff_max_ns),
-                 FIELD(retry_max_age_ns),
-                 FIELD(max_in_flight_consumer),
-                 FIELD(max_in_flight_group),
-                 FIELD(max_dead_pending),
-                 FIELD(created_ns),
-                 FIELD(name),
-                 FIELD(returns),
-                 FIELD(reserved0),
-                 FIELD(cursor),
-                 FIELD(hint),
-                 FIELD(owner),
-                 FIELD(handed),
-                 FIELD(retry),
-                 FIELD(not_before),
-                 FIELD(move),
-                 FIELD(move_tail),
-                 FIELD(dead_pending),
-                 FIELD(delivered),
-                 FIELD(acked),
-                 FIELD(nacked),
-                 FIELD(rejected),
-                 FIELD(released),
-                 FIELD(stale),
-                 FIELD(lapsed),
-                 FIELD(owner_died),
-                 FIELD(dead_lettered),
-                 FIELD(redelivered),
-                 FIELD(skipped),
-                 FIELD(reserved1),
-                 FIELD(note),
-                 FIELD(reserved2)});
+                {RONDO_FIELD(state),
+                 RONDO_FIELD(life),
+                 RONDO_FIELD(mode),
+                 RONDO_FIELD(kind),
+                 RONDO_FIELD(start_kind),
+                 RONDO_FIELD(jitter),
+                 RONDO_FIELD(start_value),
+                 RONDO_FIELD(lease_timeout_ns),
+                 RONDO_FIELD(max_lease_total_ns),
+                 RONDO_FIELD(max_deliveries),
+                 RONDO_FIELD(backoff_multiplier_milli),
+                 RONDO_FIELD(backoff_initial_ns),
+                 RONDO_FIELD(backoff_max_ns),
+                 RONDO_FIELD(retry_max_age_ns),
+                 RONDO_FIELD(max_in_flight_consumer),
+                 RONDO_FIELD(max_in_flight_group),
+                 RONDO_FIELD(max_dead_pending),
+                 RONDO_FIELD(created_ns),
+                 RONDO_FIELD(name),
+                 RONDO_FIELD(returns),
+                 RONDO_FIELD(reserved0),
+                 RONDO_FIELD(cursor),
+                 RONDO_FIELD(hint),
+                 RONDO_FIELD(owner),
+                 RONDO_FIELD(handed),
+                 RONDO_FIELD(retry),
+                 RONDO_FIELD(not_before),
+                 RONDO_FIELD(move),
+                 RONDO_FIELD(move_tail),
+                 RONDO_FIELD(dead_pending),
+                 RONDO_FIELD(delivered),
+                 RONDO_FIELD(acked),
+                 RONDO_FIELD(nacked),
+                 RONDO_FIELD(rejected),
+                 RONDO_FIELD(released),
+                 RONDO_FIELD(stale),
+                 RONDO_FIELD(lapsed),
+                 RONDO_FIELD(owner_died),
+                 RONDO_FIELD(dead_lettered),
+                 RONDO_FIELD(redelivered),
+                 RONDO_FIELD(skipped),
+                 RONDO_FIELD(reserved1),
+                 RONDO_FIELD(note),
+                 RONDO_FIELD(reserved2)});
 }
 
 TEST_CASE("record headers are as documented") {
     using T = RecordHeader;
     check_table("RecordHeader", sizeof(T),
-                {FIELD(stamp), FIELD(head), FIELD(checksum), FIELD(durable_lag), FIELD(accepted), FIELD(producer),
-                 FIELD(epoch)});
+                {RONDO_FIELD(stamp), RONDO_FIELD(head), RONDO_FIELD(checksum), RONDO_FIELD(durable_lag),
+                 RONDO_FIELD(accepted), RONDO_FIELD(producer), RONDO_FIELD(epoch)});
 }
 
 TEST_CASE("lease tables are as documented") {
     {
         using T = LeaseHeader;
-        check_table("LeaseHeader", sizeof(T),
-                    {FIELD(magic), FIELD(version), FIELD(group), FIELD(life), FIELD(note_count), FIELD(slot_count),
-                     FIELD(queue_uuid), FIELD(ring_uuid), FIELD(file_bytes)});
+        check_table(
+            "LeaseHeader", sizeof(T),
+            {RONDO_FIELD(magic), RONDO_FIELD(version), RONDO_FIELD(group), RONDO_FIELD(life), RONDO_FIELD(note_count),
+             RONDO_FIELD(slot_count), RONDO_FIELD(queue_uuid), RONDO_FIELD(ring_uuid), RONDO_FIELD(file_bytes)});
     }
     {
         using T = Entry;
-        check_table("Entry", sizeof(T), {FIELD(a), FIELD(b)});
+        check_table("Entry", sizeof(T), {RONDO_FIELD(a), RONDO_FIELD(b)});
     }
     {
         using T = Note;
-        check_table(
-            "Note", sizeof(T),
-            {FIELD(position), FIELD(attempt_count), FIELD(release_count), FIELD(first_delivered_ns),
-             FIELD(last_delivered_ns), FIELD(code_size), FIELD(type_size), FIELD(stage_size), FIELD(message_size),
-             FIELD(flags), FIELD(reason), FIELD(attempts), FIELD(code), FIELD(type), FIELD(stage), FIELD(message)});
+        check_table("Note", sizeof(T),
+                    {RONDO_FIELD(position), RONDO_FIELD(attempt_count), RONDO_FIELD(release_count),
+                     RONDO_FIELD(first_delivered_ns), RONDO_FIELD(last_delivered_ns), RONDO_FIELD(code_size),
+                     RONDO_FIELD(type_size), RONDO_FIELD(stage_size), RONDO_FIELD(message_size), RONDO_FIELD(flags),
+                     RONDO_FIELD(reason), RONDO_FIELD(attempts), RONDO_FIELD(code), RONDO_FIELD(type),
+                     RONDO_FIELD(stage), RONDO_FIELD(message)});
     }
     using T = Attempt;
-    check_table("Attempt", sizeof(T),
-                {FIELD(number), FIELD(outcome), FIELD(pid), FIELD(reserved0), FIELD(started_ns), FIELD(ended_ns),
-                 FIELD(delay_ns), FIELD(consumer), FIELD(error_code)});
+    check_table(
+        "Attempt", sizeof(T),
+        {RONDO_FIELD(number), RONDO_FIELD(outcome), RONDO_FIELD(pid), RONDO_FIELD(reserved0), RONDO_FIELD(started_ns),
+         RONDO_FIELD(ended_ns), RONDO_FIELD(delay_ns), RONDO_FIELD(consumer), RONDO_FIELD(error_code)});
 }
 
 TEST_CASE("dead entries are as documented") {
     using T = DeadEntryHead;
     check_table("DeadEntryHead", sizeof(T),
-                {FIELD(magic),
-                 FIELD(version),
-                 FIELD(entry_checksum),
-                 FIELD(flags),
-                 FIELD(ring_uuid),
-                 FIELD(epoch),
-                 FIELD(seq),
-                 FIELD(lane),
-                 FIELD(group),
-                 FIELD(group_life),
-                 FIELD(reason),
-                 FIELD(accepted_ns),
-                 FIELD(first_delivered_ns),
-                 FIELD(last_delivered_ns),
-                 FIELD(dead_ns),
-                 FIELD(delivery_count),
-                 FIELD(release_count),
-                 FIELD(max_deliveries),
-                 FIELD(attempt_count),
-                 FIELD(consumer_pid),
-                 FIELD(redrive_count),
-                 FIELD(first_dead_ns),
-                 FIELD(fingerprint),
-                 FIELD(text_bytes),
-                 FIELD(payload_checksum),
-                 FIELD(extension_bytes),
-                 FIELD(reserved0),
-                 FIELD(payload_bytes),
-                 FIELD(reserved1)});
+                {RONDO_FIELD(magic),
+                 RONDO_FIELD(version),
+                 RONDO_FIELD(entry_checksum),
+                 RONDO_FIELD(flags),
+                 RONDO_FIELD(ring_uuid),
+                 RONDO_FIELD(epoch),
+                 RONDO_FIELD(seq),
+                 RONDO_FIELD(lane),
+                 RONDO_FIELD(group),
+                 RONDO_FIELD(group_life),
+                 RONDO_FIELD(reason),
+                 RONDO_FIELD(accepted_ns),
+                 RONDO_FIELD(first_delivered_ns),
+                 RONDO_FIELD(last_delivered_ns),
+                 RONDO_FIELD(dead_ns),
+                 RONDO_FIELD(delivery_count),
+                 RONDO_FIELD(release_count),
+                 RONDO_FIELD(max_deliveries),
+                 RONDO_FIELD(attempt_count),
+                 RONDO_FIELD(consumer_pid),
+                 RONDO_FIELD(redrive_count),
+                 RONDO_FIELD(first_dead_ns),
+                 RONDO_FIELD(fingerprint),
+                 RONDO_FIELD(text_bytes),
+                 RONDO_FIELD(payload_checksum),
+                 RONDO_FIELD(extension_bytes),
+                 RONDO_FIELD(reserved0),
+                 RONDO_FIELD(payload_bytes),
+                 RONDO_FIELD(reserved1)});
 
     const Section& texts = section("Texts");
     REQUIRE(texts.rows.size() == dead_text_count);

@@ -38,7 +38,7 @@ struct Section {
     std::string code;  // of a block between ```hex and ```
 };
 
-inline std::string stripped(std::string text) {
+inline std::string stripped(const std::string& text) {
     const char* const around = " `";
     const auto first = text.find_first_not_of(around);
     if (first == std::string::npos) return {};

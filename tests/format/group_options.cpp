@@ -152,12 +152,12 @@ TEST_CASE("the default group") {
     CHECK(g.jitter == Jitter::equal);
     CHECK(g.start_kind == StartKind::earliest);
     CHECK(g.lease_timeout_ns == 30'000'000'000);
-    CHECK(g.max_lease_total_ns == 12 * 3600 * std::uint64_t{1'000'000'000});
+    CHECK(g.max_lease_total_ns == std::uint64_t{12} * 3600 * 1'000'000'000);
     CHECK(g.max_deliveries == 5);
     CHECK(g.backoff_multiplier_milli == 2000);
     CHECK(g.backoff_initial_ns == 1'000'000'000);
     CHECK(g.backoff_max_ns == 60'000'000'000);
-    CHECK(g.retry_max_age_ns == 24 * 3600 * std::uint64_t{1'000'000'000});
+    CHECK(g.retry_max_age_ns == std::uint64_t{24} * 3600 * 1'000'000'000);
     CHECK(g.max_in_flight_consumer == 1024);
     CHECK(g.max_in_flight_group == 65536);
     CHECK(g.max_dead_pending == 1000);
@@ -209,6 +209,22 @@ TEST_CASE("an existing group is opened with the options it has, or with none; a 
         CAPTURE(name);
         check_refused(check_same_group(group(difference.second), stored), Errc::option_mismatch, name + " differs");
     }
+    // All options at once, as they are.
+    GroupOptions all = earliest;
+    all.mode = GroupMode::shared;
+    all.kind = GroupKind::durable;
+    all.jitter = Jitter::full;
+    all.lease_timeout = 2s;
+    all.max_lease_total = 3h;
+    all.max_deliveries = 4;
+    all.backoff_initial = 5ms;
+    all.backoff_multiplier = 6;
+    all.backoff_max = 7s;
+    all.retry_max_age = 8h;
+    all.max_in_flight = 9;
+    all.max_in_flight_group = 10;
+    all.max_dead_pending = 11;
+    CHECK(check_same_group(all, resolve(all)).has_value());
     // An exclusive group stops at the first, whatever was asked for when it was made.
     const GroupOptions exclusive = group([](O& o) { o.mode = GroupMode::exclusive, o.max_dead_pending = 7; });
     CHECK(check_same_group(exclusive, resolve(exclusive)).has_value());

@@ -70,6 +70,10 @@ class Demo(unittest.TestCase):
         self.run_demo("--nonsense", code=2)
         self.assertIn("usage", self.run_demo("--help").stdout)
 
+    def test_a_reader_that_goes_away_leaves_nothing_behind(self):
+        subprocess.run(["bash", "-c", f"{BIN}/rondo-demo | head -n 3 > /dev/null"], timeout=60, check=False)
+        self.assertEqual(leftovers(), self.before)
+
     def test_an_interrupt_leaves_nothing_behind(self):
         process = subprocess.Popen(
             [BIN / "rondo-demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, REFUSED, USAGE, RingCtlTest, eventually, main
+from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, PARTIAL, REFUSED, USAGE, RingCtlTest, eventually, main
 
 
 class Ends(RingCtlTest):
@@ -66,7 +66,7 @@ class Ends(RingCtlTest):
         reader = self.start("consume", self.queue, "--group", "g", "--exec", command)
         self.assertEqual(reader.stdout.readline(), b"in hand\n")
         reader.kill()
-        self.finish(reader, code=-signal.SIGKILL)
+        reader.wait()
         got = self.ctl("consume", self.queue, "--group", "g", "--count", "2", "--idle-exit", "10").stdout
         self.assertEqual(sorted(got.split()), ["a", "b"])
 
@@ -74,6 +74,7 @@ class Ends(RingCtlTest):
 class Starts(RingCtlTest):
     def test_where_a_new_group_begins(self):
         self.create()
+        self.ctl("groups-create", self.queue, "--group", "keeper")  # or what all have settled would be gone
         seqs = self.publish("a\nb\nc\n", "--report").stdout.split()
         self.assertEqual(self.consume("all").stdout, "a\nb\nc\n")
         self.assertEqual(self.consume("none", "--start", "latest").stdout, "")
@@ -83,6 +84,15 @@ class Starts(RingCtlTest):
         self.assertEqual(self.consume("future", "--start", "time:2200-01-01T00:00:00Z").stdout, "")
         self.publish("d\n")
         self.assertEqual(self.consume("future").stdout, "d\n")
+
+    def test_what_is_gone_is_told(self):
+        self.create("--group", "g")
+        self.publish("a\nb\n")
+        self.consume("g")
+        self.publish("c\n")
+        done = self.consume("late", "--start", "seq:0", code=PARTIAL)
+        self.assertIn("gap", done.stderr)
+        self.assertEqual(done.stdout, "c\n")
 
     def test_a_start_is_not_applied_again(self):
         self.create()
@@ -135,7 +145,8 @@ class Groups(RingCtlTest):
             ("--lease-timeout", "9ms"),
             ("--lease-timeout", "25h"),
             ("--lease-timeout", "30"),
-            ("--max-lease-total", "1s"),
+            ("--max-lease-total", "0"),
+            ("--max-lease-total", "169h"),
             ("--backoff-multiplier", "0.5"),
             ("--backoff-multiplier", "11"),
             ("--backoff-multiplier", "nan"),

@@ -76,14 +76,10 @@ class Dead(RingCtlTest):
         # Only to the group that failed, as new messages that know their history.
         look = 'echo "$RONDO_KEY $RONDO_DELIVERY_COUNT $RONDO_REDRIVE_COUNT $(cat)"'
         self.assertEqual(self.consume("g", "--exec", look).stdout, "a 1 1 one\na 1 1 two\nb 1 1 three\n")
-        self.assertEqual(self.consume("h", "--exec", look).stdout, "b 1 1 three\n" if self.dead_in_h() == "three" else "b 1 1 four\n")
+        self.assertEqual(self.consume("h", "--exec", look).stdout, "b 1 1 three\n")
         self.assertEqual(len(self.open_ids()), 1)
         self.assertIn(" 1 message,", self.ctl("redrive", self.queue, "--execute").stdout)
         self.assertIn(" 0 messages", self.ctl("redrive", self.queue, "--execute").stdout)
-
-    def dead_in_h(self):
-        row = next(row for row in self.dump("dlq") if row["group"] == "h")
-        return self.dump("dlq", str(row["dlq_id"]), "--payload", "text")[0]["payload"]
 
     def test_redrive_of_one(self):
         one = self.open_ids(group="g", key="b")[0]

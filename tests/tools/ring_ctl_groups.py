@@ -27,7 +27,7 @@ class Groups(RingCtlTest):
         self.create("--max-groups", "2")
         for name in ("a", "b"):
             self.ctl("groups-create", self.queue, "--group", name)
-        self.ctl("groups-create", self.queue, "--group", "c", code=USAGE)
+        self.ctl("groups-create", self.queue, "--group", "c", code=REFUSED)
         self.ctl("groups-delete", self.queue, "--group", "a", "--execute")
         self.ctl("groups-create", self.queue, "--group", "c")
 

@@ -24,7 +24,8 @@ void* share(std::size_t bytes) {
 }  // namespace
 
 std::uint64_t now_ns() {
-    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds(1));
 }
 
 void RecordBook::store(const Findings& findings) {

@@ -60,13 +60,15 @@ struct Books {
     ~Books();
 
     struct Shared {
-        std::atomic<bool> stop{false};        // the workers shall end
-        std::atomic<pid_t> victim{0};         // the worker that waits to be killed with a message in hand
+        std::atomic<bool> stop{false};  // the workers shall end
+        std::atomic<pid_t> victim{0};   // the worker that waits to be killed with a message in hand
         std::atomic<bool> victim_chosen{false};
+        Count victim_record, killed_ns;      // what it had in hand, when it was killed
+        Count came_again_ns, came_again_to;  // when, and to which worker (from 1), that record came next
         Count started_ns, published_ns, audited_ns, processed_ns;  // first and last moments
-        Count blocked;                        // times the producer found the queue full
-        Count out_of_order;                   // records that reached the auditor out of file order
-        Count wrong_bytes;                    // records that did not arrive as they were sent
+        Count blocked;                                             // times the producer found the queue full
+        Count out_of_order;                                        // records that reached the auditor out of file order
+        Count wrong_bytes;                                         // records that did not arrive as they were sent
         std::array<ConsumerBook, worker_count> workers;
         ConsumerBook auditor;
     };

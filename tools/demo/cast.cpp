@@ -70,7 +70,8 @@ bool Cast::running(std::string_view name) const {
 }
 
 std::size_t Cast::running_count() const {
-    return static_cast<std::size_t>(std::count_if(actors_.begin(), actors_.end(), [](const Actor& a) { return a.running; }));
+    return static_cast<std::size_t>(
+        std::count_if(actors_.begin(), actors_.end(), [](const Actor& a) { return a.running; }));
 }
 
 void Cast::start(Actor& actor) {
@@ -98,7 +99,8 @@ void Cast::reap() {
         }
         actor->lives.back().end = killed ? fmt::format("died of signal {}", WTERMSIG(status))
                                          : fmt::format("failed with {}", WEXITSTATUS(status));
-        if (!killed || !actor->restarts) throw std::runtime_error(fmt::format("{} {}", actor->name, actor->lives.back().end));
+        if (!killed || !actor->restarts)
+            throw std::runtime_error(fmt::format("{} {}", actor->name, actor->lives.back().end));
         if (WTERMSIG(status) == SIGKILL) {
             ++kills_;
         } else {
@@ -110,9 +112,13 @@ void Cast::reap() {
 
 void Cast::look_after() {
     reap();
-    if (const pid_t victim = scene_.books.shared.victim.exchange(0)) kill(victim, SIGKILL);
+    if (const pid_t victim = scene_.books.shared.victim.exchange(0)) {
+        scene_.books.shared.killed_ns.store(now_ns());
+        kill(victim, SIGKILL);
+    }
     if (interrupted != 0) throw std::runtime_error("interrupted");
-    if (now_ns() > deadline_ns_) throw std::runtime_error(fmt::format("not finished after {} s", time_max_ns / 1'000'000'000));
+    if (now_ns() > deadline_ns_)
+        throw std::runtime_error(fmt::format("not finished after {} s", time_max_ns / 1'000'000'000));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
@@ -121,6 +127,7 @@ void catch_signals() {
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 }  // namespace rondo::demo

@@ -64,7 +64,8 @@ private:
     std::uint64_t crashes_ = 0;
 };
 
-/// From now on SIGINT and SIGTERM end play() instead of the process, so that the parent can clear up.
+/// From now on SIGINT and SIGTERM end play() instead of the process, and SIGPIPE nothing, so that the parent can clear
+/// up whatever comes.
 void catch_signals();
 
 }  // namespace rondo::demo

@@ -49,17 +49,17 @@ private:
 };
 
 const std::string malformed_paragraphs[] = {
-    "this line has no colon\nPackage: demo-broken-1\n",
-    " a continuation of nothing\nPackage: demo-broken-2\n",
-    "Version: 1.0\nDescription: belongs to no package\n",
-    "Package: demo-broken-4\nVersion: 1\nVersion: 2\n",
+    "this line has no colon\nPackage: demo-broken-1\n",        " a continuation of nothing\nPackage: demo-broken-2\n",
+    "Version: 1.0\nDescription: belongs to no package\n",      "Package: demo-broken-4\nVersion: 1\nVersion: 2\n",
     "Package: demo-broken-5\nDescription: a NUL \0 inside\n"s,
 };
 const std::string crashing_paragraph = fmt::format("Package: demo-crash\n{} yes\n", crash_field);
 
-/// The stream in publishing order: the file's paragraphs, the malformed ones spread among them, the crashing one at a
-/// third. Fills in what a single pass finds.
-std::vector<StreamRecord> make_stream(const std::vector<std::string_view>& paragraphs, Names& names, Expected& expected) {
+/// The stream in publishing order: the file's paragraphs, the malformed ones spread among them, the crashing one at
+/// four fifths: until it is dead it holds up the ring, and the rest shall fit into it. Fills in what a single pass
+/// finds.
+std::vector<StreamRecord> make_stream(const std::vector<std::string_view>& paragraphs, Names& names,
+                                      Expected& expected) {
     std::vector<StreamRecord> stream;
     const auto add_bad = [&](std::string_view text) {
         stream.push_back({text, fmt::format("malformed-{}", ++expected.malformed), Kind::malformed});
@@ -67,7 +67,7 @@ std::vector<StreamRecord> make_stream(const std::vector<std::string_view>& parag
     const std::size_t step = paragraphs.size() / std::size(malformed_paragraphs) + 1;
     for (std::size_t i = 0; i < paragraphs.size(); ++i) {
         if (i % step == step / 2) add_bad(malformed_paragraphs[i / step]);
-        if (i == paragraphs.size() / 3) {
+        if (i == paragraphs.size() * 4 / 5) {
             stream.push_back({crashing_paragraph, "demo-crash", Kind::crashing});
             ++expected.crashing;
         }
@@ -87,26 +87,31 @@ std::vector<StreamRecord> make_stream(const std::vector<std::string_view>& parag
     return stream;
 }
 
+constexpr std::size_t kib = 1024;
+constexpr std::size_t story_bytes = 16 * kib;  // what a dead letter takes beside its message, at most
+
 /// A queue that takes the largest record, but far from all of them: the producer has to wait for its consumers.
 QueueOptions options_for(const std::vector<StreamRecord>& stream, const Expected& expected) {
     std::size_t largest = 0;
     std::size_t dead_bytes = 0;
     for (const StreamRecord& record : stream) {
         largest = std::max(largest, record.text.size());
-        if (record.kind != Kind::package) dead_bytes += record.text.size() + 16 * 1024;
+        if (record.kind != Kind::package) dead_bytes += record.text.size() + story_bytes;
     }
     QueueOptions options;
-    options.capacity_bytes = std::bit_ceil(std::max<std::size_t>(16 * (largest + 1024), 256 * 1024));
+    options.capacity_bytes = std::bit_ceil(std::max(16 * (largest + kib), 256 * kib));
     options.max_record_bytes = options.capacity_bytes / 8;
     options.checksum = Checksum::xxh3;
-    const std::size_t dead_capacity = std::max(2 * dead_bytes, 8 * (options.max_record_bytes + 16 * 1024));
+    const std::size_t dead_capacity = std::max(2 * dead_bytes, 8 * (options.max_record_bytes + story_bytes));
     if (expected.malformed + expected.crashing > 0) options.dead_capacity_bytes = std::bit_ceil(dead_capacity);
     return options;
 }
 
 template <class T>
 T value_of(const std::string& directory, Result<T>&& result) {
-    if (!result) throw std::runtime_error(fmt::format("{}: {}", to_string(result.error().code), Queue::explain(directory, result.error())));
+    if (!result)
+        throw std::runtime_error(
+            fmt::format("{}: {}", to_string(result.error().code), Queue::explain(directory, result.error())));
     if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
@@ -139,8 +144,8 @@ bool all_done(const Scene& scene) {
 /// Does the queue itself have nothing left to do?
 bool settled(const Queue& queue, std::size_t dead_letters) {
     const Stats stats = queue.stats();
-    return stats.dead_open >= dead_letters &&
-           std::all_of(stats.groups.begin(), stats.groups.end(), [](const GroupStats& group) { return group.lag == 0; });
+    return stats.dead_open >= dead_letters && std::all_of(stats.groups.begin(), stats.groups.end(),
+                                                          [](const GroupStats& group) { return group.lag == 0; });
 }
 
 int run(const std::string& file) {
@@ -158,7 +163,8 @@ int run(const std::string& file) {
     const Scene scene{directory.path(), std::move(stream), std::move(names), books};
 
     Cast cast(scene);
-    fmt::print("processes   1 producer, 1 auditor, {} workers; one worker is killed with a message in hand\n", worker_count);
+    fmt::print("processes   1 producer, 1 auditor, {} workers; one worker is killed with a message in hand\n",
+               worker_count);
     cast.play([&] { return !cast.running("producer") && !cast.running("auditor") && all_done(scene); });
 
     // Only now the parent looks into the queue: the processes had to manage without it.
@@ -185,7 +191,8 @@ int run(const std::string& file) {
 int main(int argc, char** argv) {
     const std::string file = argc > 1 ? argv[1] : "/var/lib/dpkg/status";
     if (argc > 2 || file.starts_with('-')) {
-        fmt::print(file == "--help" ? stdout : stderr, "usage: rondo-demo [FILE]\n"
+        fmt::print(file == "--help" ? stdout : stderr,
+                   "usage: rondo-demo [FILE]\n"
                    "FILE: paragraphs in the form of Debian's package database; default /var/lib/dpkg/status\n");
         return file == "--help" ? 0 : 2;
     }

@@ -51,15 +51,18 @@ tl::expected<Field, std::string> take_field(std::string_view& text) {
     const std::string_view first = text.substr(0, end);
     const std::size_t colon = first.find(':');
     if (first.find('\0') != std::string_view::npos) return tl::make_unexpected(std::string("a line contains a NUL"));
-    if (blanks.find(first.front()) != std::string_view::npos) return tl::make_unexpected(std::string("begins with a continuation line"));
+    if (blanks.find(first.front()) != std::string_view::npos)
+        return tl::make_unexpected(std::string("begins with a continuation line"));
     if (colon == std::string_view::npos) return tl::make_unexpected("a line without a colon: " + std::string(first));
     if (colon == 0 || first.substr(0, colon).find_first_of(blanks) != std::string_view::npos) {
         return tl::make_unexpected("not a field name: " + std::string(first.substr(0, colon)));
     }
-    while (end != std::string_view::npos && end + 1 < text.size() && blanks.find(text[end + 1]) != std::string_view::npos) {
+    while (end != std::string_view::npos && end + 1 < text.size() &&
+           blanks.find(text[end + 1]) != std::string_view::npos) {
         end = text.find('\n', end + 1);
     }
-    const Field field{first.substr(0, colon), trim(text.substr(colon + 1, end == std::string_view::npos ? end : end - colon - 1))};
+    const Field field{first.substr(0, colon),
+                      trim(text.substr(colon + 1, end == std::string_view::npos ? end : end - colon - 1))};
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     return field;
 }
@@ -121,7 +124,11 @@ tl::expected<Paragraph, std::string> parse_paragraph(std::string_view text) {
 Findings examine(std::string_view text, const Paragraph& paragraph, const Names& names) {
     const auto known = std::count_if(paragraph.depends.begin(), paragraph.depends.end(),
                                      [&](std::string_view name) { return names.contains(name); });
-    return {1, text.size(), paragraph.fields, paragraph.installed_kib, paragraph.depends.size(),
+    return {1,
+            text.size(),
+            paragraph.fields,
+            paragraph.installed_kib,
+            paragraph.depends.size(),
             static_cast<std::uint64_t>(known)};
 }
 

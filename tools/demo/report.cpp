@@ -3,6 +3,7 @@
 #include "tools/demo/report.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ namespace {
 class Checks {
 public:
     void check(bool ok, std::string_view what, const std::string& seen) {
-        fmt::print("  {:<4} {:<58} {}\n", ok ? "ok" : "BAD", what, seen);
+        fmt::print("  {:<4} {:<72} {}\n", ok ? "ok" : "BAD", what, seen);
         all_ok_ = all_ok_ && ok;
     }
     [[nodiscard]] bool all_ok() const { return all_ok_; }
@@ -42,7 +43,8 @@ struct Share {
     [[nodiscard]] std::string text() const { return fmt::format("{} of {}", good, of); }
 };
 
-Share share_of(const Scene& scene, const std::function<bool(Kind)>& wanted, const std::function<bool(const RecordBook&)>& holds) {
+Share share_of(const Scene& scene, const std::function<bool(Kind)>& wanted,
+               const std::function<bool(const RecordBook&)>& holds) {
     Share share;
     for (std::size_t number = 0; number < scene.stream.size(); ++number) {
         if (!wanted(scene.stream[number].kind)) continue;
@@ -64,14 +66,19 @@ void check_records(const Scene& scene, Checks& checks) {
     checks.check(audited.all(), "auditors: each record at least once", audited.text());
     const auto processed = share_of(scene, package, [](const RecordBook& r) { return r.processed.load() >= 1; });
     checks.check(processed.all(), "workers: each package at least once", processed.text());
-    const auto rejected = share_of(scene, malformed, [](const RecordBook& r) { return r.rejected.load() >= 1 && r.processed.load() == 0; });
+    const auto rejected = share_of(
+        scene, malformed, [](const RecordBook& r) { return r.rejected.load() >= 1 && r.processed.load() == 0; });
     checks.check(rejected.all(), "workers: each malformed record rejected, none processed", rejected.text());
-    const auto crashed = share_of(scene, crashing, [](const RecordBook& r) { return r.handed.load() == max_deliveries; });
-    checks.check(crashed.all(), fmt::format("workers: the crashing record handed over exactly {} times", max_deliveries), crashed.text());
+    const auto crashed =
+        share_of(scene, crashing, [](const RecordBook& r) { return r.handed.load() == max_deliveries; });
+    checks.check(crashed.all(),
+                 fmt::format("workers: the crashing record handed over exactly {} times", max_deliveries),
+                 crashed.text());
     const Books::Shared& shared = scene.books.shared;
     checks.check(shared.out_of_order.load() == 0, "auditors: in the order of the file, seqs ascending",
                  fmt::format("{} out of order", shared.out_of_order.load()));
-    checks.check(shared.wrong_bytes.load() == 0, "every record arrived byte for byte", fmt::format("{} differ", shared.wrong_bytes.load()));
+    checks.check(shared.wrong_bytes.load() == 0, "every record arrived byte for byte",
+                 fmt::format("{} differ", shared.wrong_bytes.load()));
 }
 
 void check_totals(const Scene& scene, const Findings& expected, Checks& checks) {
@@ -120,10 +127,11 @@ std::vector<DeadLetter> dead_letters_of(Queue& queue) {
 
 void check_queue(const Scene& scene, const Expected& expected, Queue& queue, Checks& checks) {
     const std::vector<DeadLetter> letters = dead_letters_of(queue);
-    const auto right = static_cast<std::size_t>(
-        std::count_if(letters.begin(), letters.end(), [&](const DeadLetter& letter) { return is_right(scene, letter); }));
+    const auto right = static_cast<std::size_t>(std::count_if(
+        letters.begin(), letters.end(), [&](const DeadLetter& letter) { return is_right(scene, letter); }));
     const std::size_t wanted = expected.malformed + expected.crashing;
-    checks.check(right == wanted && letters.size() == wanted, "dead letters: those and no others, payload and story complete",
+    checks.check(right == wanted && letters.size() == wanted,
+                 "dead letters: those and no others, payload and story complete",
                  fmt::format("{} of {}, {} others", right, wanted, letters.size() - right));
     std::uint64_t lag = 0;
     for (const GroupStats& group : queue.stats().groups) lag += group.lag;
@@ -175,22 +183,28 @@ void print_numbers(const Scene& scene, const Cast& cast, Queue& queue) {
     fmt::print("\nnumbers\n");
     print_rates(scene);
     for (const GroupStats& group : queue.stats().groups) {
-        fmt::print("  {:<12} {} hand-overs, {} of them redeliveries; {} acked, {} rejected, {} owners died, {} dead letters\n",
-                   group.name, group.delivered, group.redelivered, group.acked, group.rejected, group.owner_died, group.dead_lettered);
+        fmt::print(
+            "  {:<12} {} hand-overs, {} of them redeliveries; {} acked, {} rejected, {} owners died, {} dead letters\n",
+            group.name, group.delivered, group.redelivered, group.acked, group.rejected, group.owner_died,
+            group.dead_lettered);
     }
 
     fmt::print("\nprocesses: {} killed from outside, {} crashed\n", cast.kills(), cast.crashes());
     for (const Actor& actor : cast.actors()) {
         std::string lives;
-        for (const Life& life : actor.lives) lives += fmt::format("{}{} {}", lives.empty() ? "" : ", ", life.pid, life.end);
+        for (const Life& life : actor.lives)
+            lives += fmt::format("{}{} {}", lives.empty() ? "" : ", ", life.pid, life.end);
         fmt::print("  {:<10} {}\n", actor.name, lives);
     }
-    fmt::print("\nwhat the consumers noticed: messages, redeliveries, longest wait between two messages, outcomes too late\n");
+    const Books::Shared& shared = scene.books.shared;
+    fmt::print("\nwhat the survivors noticed\n");
+    fmt::print("  the record in the killed worker's hands came again after {:.1f} ms, to worker-{}\n",
+               ms(shared.came_again_ns.load() - shared.killed_ns.load()), shared.came_again_to.load());
+    fmt::print("  {:<10} {:>8} {:>12} {:>12} {:>13}\n", "", "messages", "redelivered", "longest wait", "acks too late");
     const auto line = [](const std::string& name, const ConsumerBook& book) {
-        fmt::print("  {:<10} {:>5} {:>5} {:>8.1f} ms {:>3}\n", name, book.handled.load(), book.redelivered.load(),
+        fmt::print("  {:<10} {:>8} {:>12} {:>9.1f} ms {:>13}\n", name, book.handled.load(), book.redelivered.load(),
                    ms(book.longest_pause_ns.load()), book.stale.load());
     };
-    const Books::Shared& shared = scene.books.shared;
     for (std::size_t i = 0; i < worker_count; ++i) line(fmt::format("worker-{}", i + 1), shared.workers[i]);
     line("auditor", shared.auditor);
 }
@@ -213,10 +227,19 @@ bool ring_dump(std::initializer_list<std::string> arguments) {
     fmt::print("\n");
     std::fflush(stdout);
     std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
+    posix_spawnattr_t attributes;  // it shall not inherit what this program does with signals
+    posix_spawnattr_init(&attributes);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     pid_t pid = 0;
-    if (const int failed = posix_spawn(&pid, program.c_str(), nullptr, nullptr, pointers.data(), environ)) {
+    const int failed = posix_spawn(&pid, program.c_str(), nullptr, &attributes, pointers.data(), environ);
+    posix_spawnattr_destroy(&attributes);
+    if (failed != 0) {
         fmt::print("{}: {}\n", program, std::strerror(failed));
         return false;
     }

@@ -42,7 +42,7 @@ int report(const char* who, const char* call, const Queue& queue, const Error& e
 class Worker {
 public:
     Worker(const Scene& scene, std::size_t number)
-        : scene_(scene), shared_(scene.books.shared), own_(shared_.workers[number]) {}
+        : scene_(scene), shared_(scene.books.shared), own_(shared_.workers[number]), number_(number) {}
 
     int run(const Queue& queue, Consumer& consumer) {
         bool first = true;
@@ -63,6 +63,11 @@ private:
     void handle(Message& message, std::size_t number) {
         const std::string_view text = text_of(message.payload());
         RecordBook& book = scene_.books.records[number];
+        if (shared_.killed_ns.load() != 0 && shared_.victim_record.load() == number &&
+            shared_.came_again_to.load() == 0) {
+            shared_.came_again_ns.store(now_ns());
+            shared_.came_again_to.store(number_ + 1);
+        }
         book.handed.fetch_add(1);
         if (text != scene_.stream[number].text) shared_.wrong_bytes.fetch_add(1);
         if (text.find(crash_field) != std::string_view::npos) crash();
@@ -70,12 +75,13 @@ private:
         const auto paragraph = parse_paragraph(text);
         if (!paragraph) {
             book.rejected.fetch_add(1);
-            settle(message.reject({.code = "malformed", .type = {}, .stage = "parse", .message = paragraph.error(), .detail = {}}));
+            settle(message.reject(
+                {.code = "malformed", .type = {}, .stage = "parse", .message = paragraph.error(), .detail = {}}));
             return;
         }
         book.store(examine(text, *paragraph, scene_.names));
         shared_.processed_ns.store(now_ns());
-        if (number >= scene_.stream.size() / 2 && !shared_.victim_chosen.exchange(true)) wait_to_be_killed();
+        if (number >= scene_.stream.size() / 2 && !shared_.victim_chosen.exchange(true)) wait_to_be_killed(number);
         settle(message.ack());
     }
 
@@ -84,7 +90,8 @@ private:
     }
 
     /// The worst moment: the work is done and written down, the acknowledgement is not sent.
-    void wait_to_be_killed() {
+    void wait_to_be_killed(std::size_t record) {
+        shared_.victim_record.store(record);
         shared_.victim.store(getpid());
         while (true) pause();
     }
@@ -99,6 +106,7 @@ private:
     const Scene& scene_;
     Books::Shared& shared_;
     ConsumerBook& own_;
+    std::size_t number_;
 };
 
 }  // namespace

@@ -33,6 +33,11 @@ Files files_of(const std::string& directory) {
     return files;
 }
 
+/// The queue was made, its group was not.
+struct HalfMade {
+    Failure failure;
+};
+
 const GroupStats* find(const Stats& stats, std::string_view name) {
     for (const GroupStats& group : stats.groups) {
         if (group.name == name) return &group;
@@ -43,11 +48,20 @@ const GroupStats* find(const Stats& stats, std::string_view name) {
 }  // namespace
 
 ExitCode create(const CreateArgs& args) {
-    Queue queue = opened(args.directory, Queue::create(args.directory, args.options, {.prefault = false}));
-    fmt::print("created {}: capacity {} bytes, messages of up to {} bytes\n", args.directory, queue.capacity(),
-               queue.max_payload_bytes());
-    if (args.group) value_of(queue, queue.create_group(args.group->group, args.group->options));
-    return exit_ok;
+    try {
+        Queue queue = opened(args.directory, Queue::create(args.directory, args.options, {.prefault = false}));
+        if (args.group) {
+            Result<void> made = queue.create_group(args.group->group, args.group->options);
+            if (!made) throw HalfMade{failure_of(queue, made.error())};
+        }
+        fmt::print("created {}: capacity {} bytes, messages of up to {} bytes\n", args.directory, queue.capacity(),
+                   queue.max_payload_bytes());
+        return exit_ok;
+    } catch (const HalfMade& half) {
+        // A queue without its group was not asked for. It was made a moment ago and is closed again.
+        static_cast<void>(Queue::destroy(args.directory));
+        throw half.failure;
+    }
 }
 
 ExitCode destroy(const RemoveArgs& args) {
@@ -86,8 +100,8 @@ ExitCode groups_delete(const RemoveArgs& args) {
     const Stats stats = queue.stats();
     const GroupStats* group = find(stats, args.group);
     if (group == nullptr) throw Failure{exit_not_found, fmt::format("no_such_group: there is no group {}", args.group)};
-    fmt::print("would delete group {}: {} messages not settled, {} of them in flight, {} members\n", group->name, group->lag,
-               group->in_flight, group->members);
+    fmt::print("would delete group {}: {} messages not settled, {} of them in flight, {} members\n", group->name,
+               group->lag, group->in_flight, group->members);
     const bool busy = group->members > 0 || group->in_flight > 0;
     return dry_run("groups-delete", busy && !args.force ? "--execute --force" : "--execute");
 }

@@ -17,7 +17,9 @@
 namespace rondo::ctl {
 
 /// All unset. Spelled out, because g++ warns of members that an initialiser leaves out.
-inline GroupOptions unset_group_options() { return {{}, Start::earliest(), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }
+inline GroupOptions unset_group_options() {
+    return {{}, Start::earliest(), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+}
 
 struct GroupArgs {
     std::string directory;

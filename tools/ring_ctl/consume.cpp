@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int exit_code_of_bad_data = 65;  // EX_DATAERR of sysexits.h
+constexpr int exit_code_of_bad_data = 65;   // EX_DATAERR of sysexits.h
 constexpr milliseconds receive_slice{100};  // how late a stop signal may be seen
 constexpr int broken_in_a_row_max = 1000;
 
@@ -66,7 +66,8 @@ public:
         Clock::time_point idle_since = Clock::now();
         while (stop_signals() == 0 && !(args_.count && handled_ >= *args_.count)) {
             Duration wait = receive_slice;
-            if (args_.idle_exit) wait = std::clamp<Duration>(*args_.idle_exit - (Clock::now() - idle_since), Duration(0), wait);
+            if (args_.idle_exit)
+                wait = std::clamp<Duration>(*args_.idle_exit - (Clock::now() - idle_since), Duration(0), wait);
             Result<Message> message = consumer_.receive(wait);
             if (message) {
                 ++handled_;
@@ -95,7 +96,8 @@ private:
             throw Failure{exit_code_of(error.code), fmt::format("{} ({} messages before)", text, handled_)};
         }
         const Result<Gap> gap = consumer_.last_gap();
-        warn("consume", error.code == Errc::gap && gap ? fmt::format("{} (seq {} to {})", text, gap->first, gap->last) : text);
+        warn("consume",
+             error.code == Errc::gap && gap ? fmt::format("{} (seq {} to {})", text, gap->first, gap->last) : text);
         if (result_ != exit_corrupt) result_ = exit_code_of(error.code);
     }
 
@@ -124,7 +126,8 @@ private:
                     [&] {
                         if (lost || message.extend(plan_.timeout)) return;
                         lost = true;
-                        warn("consume", fmt::format("seq {}: the lease was lost while the command runs", message.seq()));
+                        warn("consume",
+                             fmt::format("seq {}: the lease was lost while the command runs", message.seq()));
                     },
                     plan_.limit};
         const CommandResult result = run_command(command, watch);
@@ -143,7 +146,8 @@ private:
                 if (result.value == 0) return settled(message, message.ack());
                 if (result.value == exit_code_of_bad_data) return settled(message, message.reject(reason));
                 return settled(message, message.nack(reason));
-            case End::signalled: return settled(message, message.nack(reason));
+            case End::signalled:
+                return settled(message, message.nack(reason));
             case End::overrun:
                 reason.type = "max_lease_total";
                 if (result.error_text.empty()) reason.message = "ran for max_lease_total and was killed";
@@ -157,7 +161,8 @@ private:
                                         fmt::format("RONDO_DELIVERY_COUNT={}", message.delivery_count()),
                                         fmt::format("RONDO_REDRIVE_COUNT={}", message.redrive_count())};
         // A key with a NUL cannot be a variable.
-        if (message.key().find('\0') == std::string_view::npos) result.push_back(fmt::format("RONDO_KEY={}", message.key()));
+        if (message.key().find('\0') == std::string_view::npos)
+            result.push_back(fmt::format("RONDO_KEY={}", message.key()));
         return result;
     }
 

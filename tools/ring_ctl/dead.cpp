@@ -21,13 +21,15 @@ struct Words {
 ExitCode run(const DeadArgs& args, const Words& words, Result<Redriven> (*act)(DeadLetters&, const DeadArgs&)) {
     Queue queue = open_queue(args.directory);
     DeadLetters letters = value_of(queue, queue.dead_letters());
-    if (args.filter.id) static_cast<void>(value_of(queue, letters.show(*args.filter.id)));  // a wrong id shall not be "0 messages"
+    if (args.filter.id)
+        static_cast<void>(value_of(queue, letters.show(*args.filter.id)));  // a wrong id shall not be "0 messages"
     const Redriven result = value_of(queue, act(letters, args));
     fmt::print("{} {} {}, {} bytes\n", args.execute ? words.did : words.would, result.count,
                result.count == 1 ? "message" : "messages", result.bytes);
     if (result.skipped > 0) {
-        fmt::print("{} skipped: their group is gone, there is no credit, another operator has them, or they are damaged\n",
-                   result.skipped);
+        fmt::print(
+            "{} skipped: their group is gone, there is no credit, another operator has them, or they are damaged\n",
+            result.skipped);
     }
     if (!args.execute) return result.count > 0 ? dry_run(words.command) : exit_ok;
     return result.skipped > 0 ? exit_partial : exit_ok;

@@ -70,8 +70,10 @@ private:
     ParticipantStatus find() const {
         const auto status = view_.participant(args_.participant);
         if (!status || !(status->attached || status->alive)) {
-            throw Failure{exit_not_found, fmt::format("not_found: the queue has no participant {} (see ring-dump {} consumers, producers)",
-                                                      args_.participant, args_.directory)};
+            throw Failure{
+                exit_not_found,
+                fmt::format("not_found: the queue has no participant {} (see ring-dump {} consumers, producers)",
+                            args_.participant, args_.directory)};
         }
         return *status;
     }
@@ -85,27 +87,38 @@ private:
             if (pid() == os::current_pid()) throw Failure{exit_refused, "that is this very process"};
             return;
         }
-        throw Failure{exit_refused,
-                      fmt::format("it lives in another pid namespace (pid:[{0}], this is pid:[{1}]) and cannot be killed from here.\n"
-                                  "Find it on the host with `lsns -t pid` as {0}, kill process {2} of that namespace\n"
-                                  "(kill -KILL, or stop its container), then run this command again to repair the queue",
-                                  info.pid_namespace, here, info.pid)};
+        throw Failure{
+            exit_refused,
+            fmt::format(
+                "it lives in another pid namespace (pid:[{0}], this is pid:[{1}]) and cannot be killed from here.\n"
+                "Find it on the host with `lsns -t pid` as {0}, kill process {2} of that namespace\n"
+                "(kill -KILL, or stop its container), then run this command again to repair the queue",
+                info.pid_namespace, here, info.pid)};
     }
 
     void kill() const {
         const format::ParticipantInfo& info = target_.info;
         const KillResult result = kill_process(pid(), info.start_ticks);
         switch (result.kill) {
-            case Kill::sent: fmt::print("killed process {}\n", info.pid); return;
-            case Kill::gone: fmt::print("process {} is gone already\n", info.pid); return;
+            case Kill::sent:
+                fmt::print("killed process {}\n", info.pid);
+                return;
+            case Kill::gone:
+                fmt::print("process {} is gone already\n", info.pid);
+                return;
             case Kill::other:
-                throw Failure{exit_refused, fmt::format("process {} is not the one that opened the queue; its lock is held by "
-                                                        "another process that inherited it. Nothing was killed", info.pid)};
+                throw Failure{exit_refused,
+                              fmt::format("process {} is not the one that opened the queue; its lock is held by "
+                                          "another process that inherited it. Nothing was killed",
+                                          info.pid)};
             case Kill::not_permitted:
-                throw Failure{exit_cannot_open, fmt::format("permission: only uid {} or root may kill process {}", info.uid, info.pid)};
-            case Kill::failed: break;
+                throw Failure{exit_cannot_open,
+                              fmt::format("permission: only uid {} or root may kill process {}", info.uid, info.pid)};
+            case Kill::failed:
+                break;
         }
-        throw Failure{exit_cannot_open, fmt::format("cannot kill process {}: {}", info.pid, std::strerror(result.sys_errno))};
+        throw Failure{exit_cannot_open,
+                      fmt::format("cannot kill process {}: {}", info.pid, std::strerror(result.sys_errno))};
     }
 
     /// The same life of the same participant; a new one may get the id at once.
@@ -115,20 +128,23 @@ private:
     }
 
     void wait_for_death() const {
-        if (eventually([&] { return !still_there([](const ParticipantStatus& s) { return s.alive; }); }, death_max)) return;
-        throw Failure{exit_refused, fmt::format("busy: the lock of participant {} is still held after {} s: the process cannot die "
-                                                "yet, or a child inherited its files. Run this again later",
-                                                args_.participant, death_max.count())};
+        if (eventually([&] { return !still_there([](const ParticipantStatus& s) { return s.alive; }); }, death_max))
+            return;
+        throw Failure{exit_refused,
+                      fmt::format("busy: the lock of participant {} is still held after {} s: the process cannot die "
+                                  "yet, or a child inherited its files. Run this again later",
+                                  args_.participant, death_max.count())};
     }
 
     void repair() const {
         const Queue queue = open_queue(args_.directory);
-        if (eventually([&] { return !still_there([](const ParticipantStatus& s) { return s.attached && !s.alive; }); }, repair_max)) {
+        if (eventually([&] { return !still_there([](const ParticipantStatus& s) { return s.attached && !s.alive; }); },
+                       repair_max)) {
             fmt::print("repaired\n");
             return;
         }
-        throw Failure{exit_partial, fmt::format("participant {} is dead, but was not cleaned up within {} s", args_.participant,
-                                                repair_max.count())};
+        throw Failure{exit_partial, fmt::format("participant {} is dead, but was not cleaned up within {} s",
+                                                args_.participant, repair_max.count())};
     }
 
     const FenceArgs& args_;

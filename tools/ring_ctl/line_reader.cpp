@@ -10,14 +10,15 @@
 namespace rondo::ctl {
 
 namespace {
-constexpr std::size_t step_bytes = 64 * 1024;
+constexpr std::size_t step_bytes = std::size_t{64} << 10;
 }
 
 LineReader::Status LineReader::next() {
     std::size_t searched = 0;
     while (true) {
         const std::span<const std::byte> unread(buffer_.data() + begin_, end_ - begin_);
-        const auto found = std::find(unread.begin() + static_cast<std::ptrdiff_t>(searched), unread.end(), std::byte{'\n'});
+        const auto found =
+            std::find(unread.begin() + static_cast<std::ptrdiff_t>(searched), unread.end(), std::byte{'\n'});
         const auto length = static_cast<std::size_t>(found - unread.begin());
         if (length > bytes_max_) return Status::too_long;
         if (found != unread.end()) {

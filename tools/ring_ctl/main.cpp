@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -26,7 +27,8 @@ using Action = std::function<ExitCode()>;
 
 /// An option whose text `parse` turns into `target`.
 template <class T, class Parse>
-CLI::Option* option(CLI::App& app, const std::string& flag, const char* type, T& target, Parse parse, const char* help) {
+CLI::Option* option(CLI::App& app, const std::string& flag, const char* type, T& target, Parse parse,
+                    const char* help) {
     const auto store = [&target, parse, flag](const std::string& text) {
         auto parsed = parse(text);
         if (!parsed) throw CLI::ValidationError(flag, parsed.error());
@@ -36,7 +38,8 @@ CLI::Option* option(CLI::App& app, const std::string& flag, const char* type, T&
 }
 
 template <class T, class Value, std::size_t N>
-CLI::Option* choice(CLI::App& app, const std::string& flag, T& target, const Choice<Value> (&choices)[N], const char* help) {
+CLI::Option* choice(CLI::App& app, const std::string& flag, T& target, const Choice<Value> (&choices)[N],
+                    const char* help) {
     std::string words;
     for (const auto& one : choices) words += (words.empty() ? "" : "|") + std::string(one.word);
     const auto parse = [&choices](std::string_view text) { return parse_choice(text, choices); };
@@ -82,8 +85,18 @@ Parsed<std::string> parse_reason(std::string_view text) {
 }
 
 void directory_argument(CLI::App& app, std::string& target) {
-    app.add_option("DIR", target, "the queue's directory")->required();
+    app.add_option("DIR", target, "the queue's directory")->required()->type_name("");
 }
+
+/// Help without CLI11's remarks on which options exclude which.
+class HelpFormatter : public CLI::Formatter {
+public:
+    HelpFormatter() { column_width(34); }
+    std::string make_option_opts(const CLI::Option* option) const override {
+        const std::string type = option->get_type_name();
+        return (type.empty() ? "" : " " + type) + (option->get_required() && !type.empty() ? " (required)" : "");
+    }
+};
 
 /// mode_flag: --mode, or another name where --mode means the files'.
 void group_flags(CLI::App& app, GroupOptions& options, const char* mode_flag) {
@@ -93,7 +106,8 @@ void group_flags(CLI::App& app, GroupOptions& options, const char* mode_flag) {
     in_group(option(app, "--start", "WHERE", options.start, parse_start,
                     "where a new group begins: earliest (default), latest, seq:N, time:T; never applied again"));
     in_group(choice(app, "--kind", options.kind, group_kinds, "default durable"));
-    in_group(option(app, "--lease-timeout", "TIME", options.lease_timeout, parse_duration, "shared groups; default 30s"));
+    in_group(
+        option(app, "--lease-timeout", "TIME", options.lease_timeout, parse_duration, "shared groups; default 30s"));
     in_group(option(app, "--max-lease-total", "TIME", options.max_lease_total, parse_duration, "default 12h"));
     in_group(option(app, "--max-deliveries", "N", options.max_deliveries, parse_max_deliveries,
                     "hand-overs before a message is a dead letter; default 5, -1: no limit"));
@@ -119,11 +133,15 @@ void add_create(CLI::App& root, CreateArgs& args, Action& action) {
     CLI::App& app = *root.add_subcommand("create", "Make a queue, and with --group a group in it");
     QueueOptions& options = args.options;
     directory_argument(app, args.directory);
-    option(app, "--capacity", "SIZE", options.capacity_bytes, parse_bytes, "of messages; default 64MiB, rounded up to a power of two");
+    option(app, "--capacity", "SIZE", options.capacity_bytes, parse_bytes,
+           "of messages; default 64MiB, rounded up to a power of two");
     choice(app, "--producers", options.producers, producer_counts, "default many");
-    option(app, "--max-record", "SIZE", options.max_record_bytes, parse_bytes_above_0, "largest message with its header; default capacity/64");
-    option(app, "--retry-capacity", "SIZE", options.retry_capacity_bytes, parse_bytes_above_0, "of retry.ring; default capacity/4 or more");
-    option(app, "--dead-capacity", "SIZE", options.dead_capacity_bytes, parse_bytes_above_0, "of dead.ring; default capacity/4 or more");
+    option(app, "--max-record", "SIZE", options.max_record_bytes, parse_bytes_above_0,
+           "largest message with its header; default capacity/64");
+    option(app, "--retry-capacity", "SIZE", options.retry_capacity_bytes, parse_bytes_above_0,
+           "of retry.ring; default capacity/4 or more");
+    option(app, "--dead-capacity", "SIZE", options.dead_capacity_bytes, parse_bytes_above_0,
+           "of dead.ring; default capacity/4 or more");
     option(app, "--max-groups", "N", options.max_groups, parse_count32, "default 16");
     choice(app, "--checksum", options.checksum, checksums, "of each message; default none");
     choice(app, "--timestamps", options.timestamps, timestamp_kinds, "default coarse");
@@ -139,8 +157,9 @@ void add_create(CLI::App& root, CreateArgs& args, Action& action) {
         if (group->count() == 0) {
             for (const CLI::Option* given : app.parse_order()) {
                 if (given->get_group() == "Options") continue;
-                throw CLI::ValidationError(given->get_name(), "an option of a group: name the group that is to be made with --group, or "
-                                                              "give it to consume or groups-create");
+                throw CLI::ValidationError(given->get_name(),
+                                           "an option of a group: name the group that is to be made with --group, or "
+                                           "give it to consume or groups-create");
             }
             args.group.reset();
         }
@@ -157,15 +176,23 @@ void add_publish(CLI::App& root, PublishArgs& args, Action& action) {
     CLI::Option* raw = app.add_flag("--raw", args.raw, "all of standard input is one message");
     field->excludes(key)->excludes(raw);
     option(app, "--type", "N", args.type, parse_count, "the application's message type");
-    app.add_option("--header", args.headers, "a header of every message; may be repeated")->type_name("NAME=VALUE")->take_all()->allow_extra_args(false);
+    app.add_option("--header", args.headers, "a header of every message; may be repeated")
+        ->type_name("NAME=VALUE")
+        ->take_all()
+        ->allow_extra_args(false);
     static Confirm confirm = Confirm::accepted;
-    option(app, "--confirm", "accepted", confirm, parse_confirm, "what to wait for: accepted; durable is not supported yet");
+    option(app, "--confirm", "accepted", confirm, parse_confirm,
+           "what to wait for: accepted; durable is not supported yet");
     refuse_option(app, "--delay", "TIME", "when to deliver; not supported yet");
-    option(app, "--timeout", "TIME", args.timeout, parse_duration, "how long to wait while the queue is full; default 1s");
+    option(app, "--timeout", "TIME", args.timeout, parse_duration,
+           "how long to wait while the queue is full; default 1s");
     app.add_flag("--report", args.report, "print each message's seq once it is published");
     app.add_option("--name", args.name, "name of the producer")->type_name("NAME")->capture_default_str();
-    app.footer("A line ends at LF: a CR stays, a NUL is data, an empty line is an empty message, a last line without LF\n"
-               "counts. The first failure ends it: exit code 6 if something was published before, else 7 or 1.");
+    app.footer(
+        std::string(
+            "A line ends at LF: a CR stays, a NUL is data, an empty line is an empty message, a last line without LF\n"
+            "counts. The first failure ends it: exit code 6 if something was published before, else 7 or 1.\n") +
+        exit_codes_help);
     app.callback([&args, &action] { action = [&args] { return publish(args); }; });
 }
 
@@ -175,15 +202,22 @@ void add_consume(CLI::App& root, ConsumeArgs& args, Action& action) {
     group_name(app, args.group.group);
     option(app, "--count", "N", args.count, parse_count, "end after N messages; 0 only makes the group");
     option(app, "--idle-exit", "SECONDS", args.idle_exit, parse_seconds, "end when no message came for so long");
-    app.add_option("--exec", args.command, "run CMD by /bin/sh -c for each message, which is its standard input")->type_name("CMD");
+    app.add_option("--exec", args.command, "run CMD by /bin/sh -c for each message, which is its standard input")
+        ->type_name("CMD");
     app.add_option("--name", args.name, "name of the consumer")->type_name("NAME")->capture_default_str();
     group_flags(app, args.group.options, "--mode");
     app.footer(
-        "Without --exec each message and a newline are printed, then acknowledged. With --exec: exit code 0 acknowledges,\n"
-        "65 rejects (dead letter at once), any other and death by a signal try again later (nack exit_N, signal_N); standard\n"
-        "error becomes the message of the failure. CMD finds RONDO_SEQ, RONDO_KEY, RONDO_GROUP, RONDO_DELIVERY_COUNT and\n"
-        "RONDO_REDRIVE_COUNT in its environment, and is killed after max-lease-total. SIGINT and SIGTERM end it after the\n"
-        "message in hand (a second one is passed on to CMD). A new group begins at the earliest message.");
+        std::string(
+            "Without --exec each message and a newline are printed, then acknowledged. With --exec: exit code 0 "
+            "acknowledges,\n"
+            "65 rejects (dead letter at once), any other and death by a signal try again later (nack exit_N, "
+            "signal_N); standard\n"
+            "error becomes the message of the failure. CMD finds RONDO_SEQ, RONDO_KEY, RONDO_GROUP, "
+            "RONDO_DELIVERY_COUNT and\n"
+            "RONDO_REDRIVE_COUNT in its environment, and is killed after max-lease-total. SIGINT and SIGTERM end it "
+            "after the\n"
+            "message in hand (a second one is passed on to CMD). A new group begins at the earliest message.\n") +
+        exit_codes_help);
     app.callback([&args, &action] { action = [&args] { return consume(args); }; });
 }
 
@@ -247,11 +281,15 @@ void add_fence(CLI::App& root, FenceArgs& args, Action& action) {
 }
 
 int run(int argc, char** argv) {
-    CLI::App app("ring-ctl: change the state of a rondo queue. Sizes: 4096, 64KiB, 8MiB, 1GiB. Times: 20us, 100ms, 5s, 2m, 1h.");
+    CLI::App app(
+        "ring-ctl: change the state of a rondo queue. Sizes: 4096, 64KiB, 8MiB, 1GiB. Times: 20us, 100ms, 5s, 2m, 1h.");
     app.name("ring-ctl");
     app.set_version_flag("--version", std::string(version_string));
     app.require_subcommand(1);
-    app.get_formatter()->column_width(34);
+    app.formatter(std::make_shared<HelpFormatter>());
+    app.failure_message([](const CLI::App*, const CLI::Error& error) {
+        return fmt::format("ring-ctl: {}\n(--help, also behind a command, tells what there is)\n", error.what());
+    });
     app.footer(exit_codes_help);
 
     Action action;

@@ -94,11 +94,12 @@ public:
         const std::array<char*, 4> arguments{shell.data(), option.data(), text.data(), nullptr};
         std::vector<std::string> added = command.environment;
         std::vector<char*> environment;
+        environment.reserve(added.size());
         for (std::string& variable : added) environment.push_back(variable.data());  // getenv finds the first
         for (char** variable = environ; *variable != nullptr; ++variable) environment.push_back(*variable);
         environment.push_back(nullptr);
-        if (const int failed = posix_spawn(&pid_, "/bin/sh", &settings.actions, &settings.attributes,
-                                           arguments.data(), environment.data())) {
+        if (const int failed = posix_spawn(&pid_, "/bin/sh", &settings.actions, &settings.attributes, arguments.data(),
+                                           environment.data())) {
             return failed;
         }
         // A child of ours that is not reaped: the number cannot be another's yet.

@@ -17,8 +17,8 @@
 namespace rondo::ctl {
 
 struct Command {
-    std::string text;                       // for /bin/sh -c
-    std::vector<std::string> environment;   // NAME=VALUE, added to ours
+    std::string text;                      // for /bin/sh -c
+    std::vector<std::string> environment;  // NAME=VALUE, added to ours
     std::span<const std::byte> input;
 };
 
@@ -26,7 +26,7 @@ struct Command {
 struct Watch {
     std::chrono::nanoseconds interval;  // how often beat() is called
     std::function<void()> beat;
-    std::chrono::nanoseconds limit;     // then the command is killed
+    std::chrono::nanoseconds limit;  // then the command is killed
 };
 
 struct CommandResult {

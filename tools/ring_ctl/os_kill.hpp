@@ -9,11 +9,11 @@
 namespace rondo::ctl {
 
 enum class Kill {
-    sent,           // SIGKILL is on its way
-    gone,           // no such process any more
-    other,          // the number belongs to a process that started at another time
+    sent,   // SIGKILL is on its way
+    gone,   // no such process any more
+    other,  // the number belongs to a process that started at another time
     not_permitted,
-    failed,         // see sys_errno
+    failed,  // see sys_errno
 };
 
 struct KillResult {

@@ -82,8 +82,6 @@ Transfer write_all(int fd, std::initializer_list<std::span<const std::byte>> par
     return done;
 }
 
-Transfer write_all(int fd, std::string_view text) noexcept {
-    return write_all(fd, {std::as_bytes(std::span(text))});
-}
+Transfer write_all(int fd, std::string_view text) noexcept { return write_all(fd, {std::as_bytes(std::span(text))}); }
 
 }  // namespace rondo::ctl

@@ -72,9 +72,12 @@ bool take_date_and_time(std::string_view& text, nanoseconds& since_1970) {
     minutes offset{};
     if (!take_fraction(text, fraction) || !take_offset(text, offset)) return false;
     using namespace std::chrono;
-    const year_month_day date{year(field[0]), month(static_cast<unsigned>(field[1])), day(static_cast<unsigned>(field[2]))};
-    if (!date.ok() || field[0] < 1970 || field[0] > 2261 || field[3] > 23 || field[4] > 59 || field[5] > 60) return false;
-    since_1970 = sys_days(date).time_since_epoch() + hours(field[3]) + minutes(field[4]) + seconds(field[5]) + fraction - offset;
+    const year_month_day date{year(field[0]), month(static_cast<unsigned>(field[1])),
+                              day(static_cast<unsigned>(field[2]))};
+    if (!date.ok() || field[0] < 1970 || field[0] > 2261 || field[3] > 23 || field[4] > 59 || field[5] > 60)
+        return false;
+    since_1970 =
+        sys_days(date).time_since_epoch() + hours(field[3]) + minutes(field[4]) + seconds(field[5]) + fraction - offset;
     return since_1970.count() >= 0;
 }
 
@@ -157,7 +160,12 @@ Parsed<Start> parse_start(std::string_view text) {
     }
     if (take(rest, "time:")) {
         nanoseconds since_1970{};
-        const bool ok = take(rest, "@") ? parse_seconds(rest).map([&](Duration d) { since_1970 = d; rest = {}; }).has_value()
+        const bool ok = take(rest, "@") ? parse_seconds(rest)
+                                              .map([&](Duration d) {
+                                                  since_1970 = d;
+                                                  rest = {};
+                                              })
+                                              .has_value()
                                         : take_date_and_time(rest, since_1970);
         if (ok && rest.empty()) return Start::time(static_cast<std::uint64_t>(since_1970.count()));
         return refuse(text, "expected a time such as time:2025-01-31T12:00:00Z or time:@1738324800, from 1970 to 2261");

@@ -17,10 +17,10 @@
 
 namespace rondo::ctl {
 
-using tools::Parsed;
 using tools::parse_bytes;
 using tools::parse_count;
 using tools::parse_duration;
+using tools::Parsed;
 
 /// "'64MB': rule", as the parsers of tools/common say it.
 [[nodiscard]] inline tl::unexpected<std::string> refuse(std::string_view text, std::string_view rule) {

@@ -75,8 +75,8 @@ private:
             stop(exit_cannot_open, fmt::format("cannot read standard input: {}", std::strerror(lines_.sys_errno())));
         }
         if (status == LineReader::Status::too_long) {
-            stop(exit_usage, fmt::format("too_large: this queue takes messages of at most {} bytes",
-                                         queue_.max_payload_bytes()));
+            stop(exit_usage,
+                 fmt::format("too_large: this queue takes messages of at most {} bytes", queue_.max_payload_bytes()));
         }
         const Bytes payload = lines_.line();
         if (args_.key_field) {
@@ -104,7 +104,8 @@ private:
     /// The first failure ends it, and says how far it came.
     [[noreturn]] void stop(ExitCode code, std::string_view text) const {
         const std::string where = args_.raw ? "the message" : fmt::format("line {}", line_);
-        throw Failure{published_ > 0 ? exit_partial : code, fmt::format("{}: {} ({} published before)", where, text, published_)};
+        throw Failure{published_ > 0 ? exit_partial : code,
+                      fmt::format("{}: {} ({} published before)", where, text, published_)};
     }
 
     const PublishArgs& args_;

@@ -15,10 +15,12 @@ ExitCode exit_code_of(Errc code) noexcept {
         case Errc::not_supported:
         case Errc::claim_open:
         case Errc::not_first:
-        case Errc::would_deadlock: return exit_usage;
+        case Errc::would_deadlock:
+            return exit_usage;
 
         case Errc::not_found:
-        case Errc::no_such_group: return exit_not_found;
+        case Errc::no_such_group:
+            return exit_not_found;
 
         case Errc::version_mismatch:
         case Errc::permission:
@@ -26,9 +28,11 @@ ExitCode exit_code_of(Errc code) noexcept {
         case Errc::no_memory:
         case Errc::too_many_participants:
         case Errc::system:
-        case Errc::detached: return exit_cannot_open;
+        case Errc::detached:
+            return exit_cannot_open;
 
-        case Errc::corrupt: return exit_corrupt;
+        case Errc::corrupt:
+            return exit_corrupt;
 
         case Errc::exists:
         case Errc::option_mismatch:
@@ -36,18 +40,21 @@ ExitCode exit_code_of(Errc code) noexcept {
         case Errc::busy:
         case Errc::live_elsewhere:
         case Errc::fenced:
-        case Errc::stale_lease: return exit_refused;
+        case Errc::stale_lease:
+            return exit_refused;
 
         case Errc::gap:
         case Errc::durability_lost:
-        case Errc::unknown: return exit_partial;
+        case Errc::unknown:
+            return exit_partial;
 
         case Errc::empty:
         case Errc::timeout:
         case Errc::no_credit:
         case Errc::closed:
         case Errc::paused:
-        case Errc::exhausted: return exit_nothing_done;
+        case Errc::exhausted:
+            return exit_nothing_done;
     }
     return exit_cannot_open;
 }
@@ -57,6 +64,10 @@ std::string describe(const Error& error, std::string_view explanation) {
     if (explanation.empty()) explanation = error.what;
     if (explanation.substr(0, name.size()) == name) return std::string(explanation);
     return fmt::format("{}: {}", name, explanation);
+}
+
+Failure failure_of(const Queue& queue, const Error& error) {
+    return {exit_code_of(error.code), describe(error, queue.explain(error))};
 }
 
 Queue open_queue(const std::string& directory) {

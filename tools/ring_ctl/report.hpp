@@ -15,13 +15,13 @@ namespace rondo::ctl {
 
 enum ExitCode : int {
     exit_ok = 0,
-    exit_usage = 1,          // bad arguments or input, also what this version does not support
-    exit_not_found = 2,      // no such queue, group, participant or dead letter
-    exit_cannot_open = 3,    // the queue cannot be opened, or the output cannot be written
-    exit_corrupt = 4,        // damaged bytes were met
-    exit_refused = 5,        // busy, exists, differs; needs --execute or --force
-    exit_partial = 6,        // some of it was done, the rest was not
-    exit_nothing_done = 7,   // not published, or the queue was closed
+    exit_usage = 1,         // bad arguments or input, also what this version does not support
+    exit_not_found = 2,     // no such queue, group, participant or dead letter
+    exit_cannot_open = 3,   // the queue cannot be opened, or the output cannot be written
+    exit_corrupt = 4,       // damaged bytes were met
+    exit_refused = 5,       // busy, exists, differs; needs --execute or --force
+    exit_partial = 6,       // some of it was done, the rest was not
+    exit_nothing_done = 7,  // not published, or the queue was closed
 };
 
 inline constexpr const char* exit_codes_help =
@@ -43,14 +43,18 @@ struct Failure {
 /// Throws Failure with what Queue::explain says.
 template <class T>
 T opened(const std::string& directory, Result<T>&& result) {
-    if (!result) throw Failure{exit_code_of(result.error().code), describe(result.error(), Queue::explain(directory, result.error()))};
+    if (!result)
+        throw Failure{exit_code_of(result.error().code),
+                      describe(result.error(), Queue::explain(directory, result.error()))};
     if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
+
+[[nodiscard]] Failure failure_of(const Queue& queue, const Error& error);
 
 /// The value of a call on an open queue.
 template <class T>
 T value_of(const Queue& queue, Result<T>&& result) {
-    if (!result) throw Failure{exit_code_of(result.error().code), describe(result.error(), queue.explain(result.error()))};
+    if (!result) throw failure_of(queue, result.error());
     if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 

@@ -88,7 +88,7 @@ std::optional<Request> parse(int argc, char** argv, int& code) {
     CLI::App app{"Shows what is in a rondo queue: live, dead, copied or damaged. Reads only, locks nothing."};
     app.name("ring-dump");
     app.footer(usage_footer);
-    std::string id, limit, seq, key, group, idle, max_payload;
+    std::string id, limit, seq, idle, max_payload;
     app.add_option("PATH", request.path, "a queue's directory, or one of its ring files")->required();
     app.add_option("VIEW", request.view, view_list());
     app.add_option("ID", id, "dlq: the DLQ-ID of one dead letter");
@@ -102,7 +102,7 @@ std::optional<Request> parse(int argc, char** argv, int& code) {
     app.add_flag("--raw", request.raw, "tables: ages and times as ns, sizes as bytes");
     app.add_option("--limit", limit, "rows at most; 0 = all")->type_name("N");
     app.add_option("--seq", seq, "only records of these positions")->type_name("A..B");
-    auto* key_option = app.add_option("--key", key, "only messages with this key")->type_name("K");
+    app.add_option("--key", request.key, "only messages with this key")->type_name("K");
     const std::map<std::string, PayloadForm> forms = {{"none", PayloadForm::none},
                                                       {"text", PayloadForm::text},
                                                       {"hex", PayloadForm::hex},
@@ -111,7 +111,7 @@ std::optional<Request> parse(int argc, char** argv, int& code) {
         ->transform(CLI::Transformer(forms, CLI::ignore_case))
         ->type_name("FORM");
     app.add_option("--max-payload", max_payload, "bytes of a payload to show; 0 = all; default 256")->type_name("N");
-    app.add_option("-g,--group", group, "only this group")->type_name("G");
+    app.add_option("-g,--group", request.group, "only this group")->type_name("G");
     app.add_option("--idle", idle, "inflight: only leases at least this old")->type_name("DURATION");
     app.set_version_flag("--version", fmt::format("ring-dump {} (format {})", linked_version(), format::version));
     try {
@@ -121,13 +121,12 @@ std::optional<Request> parse(int argc, char** argv, int& code) {
         return std::nullopt;
     }
     request.headers = !no_headers;
-    if (!id.empty()) request.id = parsed("ID", tools::parse_count(id));
-    if (!limit.empty()) request.limit = parsed("--limit", tools::parse_count(limit));
-    if (!seq.empty()) request.seq = parsed("--seq", tools::parse_seq_range(seq));
-    if (!max_payload.empty()) request.max_payload = parsed("--max-payload", tools::parse_bytes(max_payload));
-    if (!idle.empty()) request.idle = parsed("--idle", tools::parse_duration(idle));
-    if (!group.empty()) request.group = group;
-    if (key_option->count() != 0) request.key = key;
+    const auto given = [&](const char* option) { return app.count(option) != 0; };
+    if (given("ID")) request.id = parsed("ID", tools::parse_count(id));
+    if (given("--limit")) request.limit = parsed("--limit", tools::parse_count(limit));
+    if (given("--seq")) request.seq = parsed("--seq", tools::parse_seq_range(seq));
+    if (given("--max-payload")) request.max_payload = parsed("--max-payload", tools::parse_bytes(max_payload));
+    if (given("--idle")) request.idle = parsed("--idle", tools::parse_duration(idle));
     return request;
 }
 

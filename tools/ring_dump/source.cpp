@@ -121,8 +121,9 @@ Source::Source(const std::string& path)
     }
     if (error) {
         throw Failure{exit_cannot_open,
-                      fmt::format("{}: {}{}", printable(path), error.message(),
-                                  error == std::errc::permission_denied ? obstacle_text(fs::path(path)) : "")};
+                      error == std::errc::permission_denied
+                          ? fmt::format("{}: permission denied{}", printable(path), obstacle_text(fs::path(path)))
+                          : fmt::format("{}: {}", printable(path), error.message())};
     }
     directory_ = fs::is_directory(whole, error);
     if (directory_) {
@@ -232,6 +233,8 @@ void Source::add_table(int directory, const std::string& parent, const std::stri
             return;
         }
     }
+    // The table of a ring that cannot be opened is not to blame.
+    if (main_ == nullptr || retry_ == nullptr || dead_ == nullptr) return;
     throw Failure{exit_cannot_open, fmt::format("{}: not a lease table of this queue", printable(file->path)), true};
 }
 

@@ -63,7 +63,7 @@ void walk_entries(const Context& context, Answer& answer, const std::function<bo
         note_walk_end(answer, ring, format::WalkEnd::truncated);
         return;
     }
-    const auto* table = format::table_of(context.source.tables(), *group);
+    const auto* table = format::table_of(context.source.tables(), ring.bytes, *group);
     if (table == nullptr) answer.notices.emplace_back("lease-dead.tab is not here; states are unknown");
     const Seq floor = format::RingBytes::floor_of(hot->limit, ring.bytes.slots());
     const auto end = format::walk_records(ring.bytes, floor, hot->tail, [&](const format::RecordInfo& record) {
@@ -124,6 +124,7 @@ Answer dead_letters(const Context& context) {
                            column("MESSAGE-ID"),
                            column("KEY"),
                            column("BYTES", Kind::size),
+                           hidden("seq", Kind::count),
                            hidden("original_seq", Kind::count),
                            hidden("epoch", Kind::count),
                            hidden("fingerprint", Kind::text),
@@ -153,6 +154,7 @@ Answer dead_letters(const Context& context) {
                    text_or_unknown(d.message_id ? message_id_text(*d.message_id) : ""),
                    text_or_unknown(d.key),
                    std::uint64_t{d.payload.size()},
+                   d.seq,
                    d.original_seq,
                    std::uint64_t{d.epoch},
                    fingerprint_text(d.fingerprint),
@@ -199,6 +201,7 @@ std::vector<Field> fields_of(const Context& context, const Entry& entry) {
     text("ring", tools::uuid_text(d.ring_uuid));
     count("lane", d.lane);
     count("epoch", d.epoch);
+    count("seq", d.seq);
     count("original_seq", d.original_seq);
     text("message_id", d.message_id ? message_id_text(*d.message_id) : "");
     text("key", d.key);

@@ -31,7 +31,7 @@ std::vector<DeadCount> count_dead(const Context& context, Answer* answer) {
     const auto hot = dead->bytes.hot();
     const auto group = dead->bytes.group(0);
     if (!hot || !group) return counts;
-    const auto* table = format::table_of(context.source.tables(), *group);
+    const auto* table = format::table_of(context.source.tables(), dead->bytes, *group);
     const Seq floor = format::RingBytes::floor_of(hot->limit, dead->bytes.slots());
     const auto end = format::walk_records(
         dead->bytes, std::max(floor, group->cursor == format::nowhere ? floor : group->cursor), hot->tail,

@@ -34,7 +34,7 @@ std::vector<OldestLease> oldest_leases(const Context& context, const Ring& ring,
         return oldest;
     }
     for (const auto& group : groups) {
-        const auto* table = format::table_of(context.source.tables(), group);
+        const auto* table = format::table_of(context.source.tables(), ring.bytes, group);
         if (group.mode != format::GroupMode::shared || table == nullptr || group.cursor == format::nowhere) continue;
         const Seq floor = format::RingBytes::floor_of(hot->limit, ring.bytes.slots());
         const auto end = format::walk_records(

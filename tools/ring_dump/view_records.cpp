@@ -108,7 +108,7 @@ Answer records(const Context& context) {
     const auto groups = wanted_groups(context, ring);
     std::vector<const format::LeaseBytes*> tables;
     for (const auto& g : groups) {
-        tables.push_back(format::table_of(context.source.tables(), g));
+        tables.push_back(format::table_of(context.source.tables(), ring.bytes, g));
         answer.rows.columns.push_back({g.name + "-STATE", g.name + "_state", Kind::text});
     }
     answer.rows.columns.push_back(hidden("slots", Kind::count));

@@ -126,7 +126,7 @@ void check_record(const Ring& ring, const RecordInfo& record, Report& report) {
 
 void check_table(const Context& context, const Ring& ring, const format::GroupInfo& group, Report& report) {
     if (group.mode != format::GroupMode::shared || group.state != format::GroupState::active) return;
-    const auto* table = format::table_of(context.source.tables(), group);
+    const auto* table = format::table_of(context.source.tables(), ring.bytes, group);
     if (table == nullptr) {
         // Beside a single file the table may well be absent.
         if (context.source.is_directory())

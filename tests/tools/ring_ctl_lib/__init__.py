@@ -57,8 +57,8 @@ class RingCtlTest(unittest.TestCase):
         return done
 
     def start(self, *arguments, **options):
-        """ring-ctl in the background, with pipes."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        """ring-ctl in the background, with pipes. Unbuffered: communicate() would not see what readline() took."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
         process = subprocess.Popen([BIN / "ring-ctl", *arguments], **{**pipes, **options})
         self.addCleanup(self.end, process)
         return process
@@ -68,7 +68,10 @@ class RingCtlTest(unittest.TestCase):
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.kill()
-        process.communicate()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
 
     def finish(self, process, code=OK):
         """Waits for a process of start(); its output."""
@@ -82,7 +85,7 @@ class RingCtlTest(unittest.TestCase):
     def publish(self, text, *arguments, **options):
         return self.ctl("publish", self.queue, *arguments, stdin=text, **options)
 
-    def consume(self, group, *arguments, **options):
+    def consume(self, group, /, *arguments, **options):
         """Everything that comes until nothing more does."""
         return self.ctl("consume", self.queue, "--group", group, "--idle-exit", "0.2", *arguments, **options)
 
