@@ -80,10 +80,8 @@ void ExclusiveGroup::take_over() {
     group_->move.store(0, std::memory_order_relaxed);
 }
 
-void ExclusiveGroup::give_up(format::Word& borrow) {
+void ExclusiveGroup::give_up() {
     if (!acquired_ || !active()) return;
-    // ORD(handle.borrow): release; pairs with settled_floor(). The next owner's ack may free these bytes otherwise.
-    if (count_ != 0) borrow.store(first().position, std::memory_order_release);
     acquired_ = false;
     forget_all();
     ++session_;
@@ -193,8 +191,7 @@ ExclusiveGroup::Settled ExclusiveGroup::fail_first(const Failure& f, const Clock
     const bool last = f.outcome == Outcome::rejected || policy_.spent(o.attempts);
     const std::uint64_t wait = last ? 0 : f.delay_ns ? *f.delay_ns : policy_.backoff_after(o.attempts, rng_);
     note_attempt(note, o.attempts, f, wait);
-    const bool old = now.wall_ns > note.first_delivered_ns &&
-                     now.wall_ns - note.first_delivered_ns >= policy_.retry_max_age_ns;
+    const bool old = too_old(note, now);
     forget_all();
     // The later ones come one at a time from here on.
     if (last || old) {
@@ -226,9 +223,7 @@ ExclusiveGroup::Settled ExclusiveGroup::release_first(const Failure& f, const Cl
     auto& note = note_for(o.position);
     ++note.release_count;
     if (note.first_delivered_ns == 0) note.first_delivered_ns = f.started_ns;
-    if (now.wall_ns > note.first_delivered_ns &&
-        now.wall_ns - note.first_delivered_ns >= policy_.retry_max_age_ns)
-        return fail_first(f, now);
+    if (too_old(note, now)) return fail_first(f, now);
     forget_all();
     // ORD(none): carried to a successor by the ownership.
     group_->not_before.store(0, std::memory_order_relaxed);
@@ -292,6 +287,12 @@ bool ExclusiveGroup::dead_letter(Seq position, Seq end, const ring::RecordView& 
     group_->move.store(0, std::memory_order_relaxed);
     group_->dead_lettered.fetch_add(1, std::memory_order_relaxed);  // ORD(none): a counter
     return true;
+}
+
+/// 0: nobody knows when it was handed over first.
+bool ExclusiveGroup::too_old(const format::Note& note, const Clock& now) const {
+    return note.first_delivered_ns != 0 && now.wall_ns > note.first_delivered_ns &&
+           now.wall_ns - note.first_delivered_ns >= policy_.retry_max_age_ns;
 }
 
 format::Note& ExclusiveGroup::note_for(Seq p) {

@@ -46,8 +46,8 @@ public:
     /// Owns the group, or takes it if it is free.
     bool acquire();
     bool active() const;
-    /// Gives ownership up. `borrow` is set first if the program still holds messages.
-    void give_up(format::Word& borrow);
+    /// Gives ownership up. Messages still in the program's hands are stale from here on.
+    void give_up();
 
     /// The next message, charged. On `corrupt` the position is out.position, already stepped over if possible.
     Next next(const Clock& now, const Handler& handler, Handed& out);
@@ -90,6 +90,7 @@ private:
                      DeadReason reason, const Reason& texts, const Handler& handler, const Clock& now);
     Settled fail_first(const Failure& f, const Clock& now);
     Settled release_first(const Failure& f, const Clock& now);
+    bool too_old(const format::Note& note, const Clock& now) const;
     format::Note& note_for(Seq p);
 
     ring::RingView ring_;

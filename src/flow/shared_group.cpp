@@ -144,6 +144,8 @@ bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
 bool SharedGroup::hand_over(Leased& lease, std::uint64_t deadline) {
     const LeaseWord w = format::unpack_lease(lease.word);
     const std::uint32_t charged = std::min(w.attempts + 1, format::max_attempts);
+    // ORD(lease.entry): acquire; pairs with change(). Another's deadline must not be touched.
+    if (entry(lease.position).a.load(std::memory_order_acquire) != lease.word) return false;
     // ORD(none): advisory; while its tag does not match A, an expirer starts the clock anew.
     entry(lease.position).b.store(format::pack_due({deadline, w.owner, charged}), std::memory_order_relaxed);
     return change(lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged});

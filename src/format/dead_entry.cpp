@@ -183,6 +183,7 @@ const char* bad_head(const DeadEntryHead& h, std::size_t size) {
 void read_extensions(std::span<const std::byte> block, DeadLetter& out) {
     out.key = ExtensionReader::find_text(block, Tag::key);
     out.type = ExtensionReader::find_number(block, Tag::message_type);
+    out.original_seq = ExtensionReader::find_number(block, Tag::original_seq).value_or(out.seq);
     if (const auto id = ExtensionReader::find(block, Tag::message_id); id && id->size() == 16) {
         std::memcpy(out.message_id.emplace().data(), id->data(), 16);
     }
@@ -321,6 +322,7 @@ Result<DeadLetter> decode_dead_entry(std::span<const std::byte> bytes) {
         texts[i]->assign(from, h.text_bytes[i]);
         from += h.text_bytes[i];
     }
+    d.seq = h.seq;
     read_extensions(all.subspan(at.extensions, h.extension_bytes), d);
     d.payload.assign(payload.begin(), payload.end());
     d.payload_checksum = h.payload_checksum;
@@ -328,9 +330,6 @@ Result<DeadLetter> decode_dead_entry(std::span<const std::byte> bytes) {
     d.texts_cut = (h.flags & ~dead_flag_payload_damaged) != 0;
     d.ring_uuid = h.ring_uuid;
     d.epoch = static_cast<Epoch>(h.epoch);
-    const auto block = all.subspan(at.extensions, h.extension_bytes);
-    d.seq = h.seq;
-    d.original_seq = ExtensionReader::find_number(block, Tag::original_seq).value_or(h.seq);
     d.lane = h.lane;
     d.reason = h.reason;
     d.accepted_ns = h.accepted_ns;

@@ -201,8 +201,7 @@ public:
 private:
     void message(const RecordInfo& record) {
         ++out_.messages;
-        if (out_.oldest_accepted == 0) out_.oldest_accepted = record.accepted;
-        for (; dated_claims_ < out_.open_claims.size() && record.accepted != 0; ++dated_claims_) {
+        for (; dated_claims_ < out_.open_claims.size(); ++dated_claims_) {
             out_.open_claims[dated_claims_].accepted_behind = record.accepted;
         }
         const auto only = only_group_of(ring_, record);

@@ -54,7 +54,7 @@ struct GroupCounts {
     Seq oldest_unsettled = nowhere, oldest_ready = nowhere, oldest_scheduled = nowhere, oldest_in_flight = nowhere,
         oldest_dead_pending = nowhere;
     MessageStatus oldest;               // of oldest_unsettled
-    std::uint32_t oldest_accepted = 0;  // 4 ms units of oldest_unsettled; 0 = unknown
+    std::uint32_t oldest_accepted = 0;  // 4 ms units of oldest_unsettled
     bool complete = true;               // false: the walk ended early, the counts are lower bounds
 };
 
@@ -81,10 +81,9 @@ struct Survey {
     std::uint64_t open_claim_count = 0;
     std::uint64_t messages = 0, pads = 0, voids = 0, damaged = 0;
     std::optional<Seq> first_damaged;
-    std::uint64_t used_slots = 0;       // tail - floor
-    std::uint64_t credit_slots = 0;     // slots - used
-    std::uint64_t pinned_slots = 0;     // settled by every durable group, but behind something that is not
-    std::uint32_t oldest_accepted = 0;  // 4 ms units of the oldest message that is kept
+    std::uint64_t used_slots = 0;    // tail - floor
+    std::uint64_t credit_slots = 0;  // slots - used
+    std::uint64_t pinned_slots = 0;  // settled by every durable group, but behind something that is not
     WalkEnd end = WalkEnd::reached;
     [[nodiscard]] bool complete() const { return end == WalkEnd::reached; }
 };

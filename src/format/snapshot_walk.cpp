@@ -197,7 +197,7 @@ std::optional<OnlyGroup> only_group_of(const RingBytes& ring, const RecordInfo& 
 std::uint64_t accepted_wall_ns(const Superblock& super, std::uint32_t accepted, std::uint64_t now_wall_ns) {
     constexpr std::uint64_t unit_ns = 4'000'000;
     constexpr std::uint64_t slack_units = 250;
-    if (accepted == 0 || super.timestamps == Timestamps::off) return 0;
+    if (super.timestamps == Timestamps::off) return 0;
     const std::uint64_t now_units =
         (now_wall_ns > super.time_base_ns ? now_wall_ns - super.time_base_ns : 0) / unit_ns + slack_units;
     // How many units before the newest possible moment, modulo 2^32.

@@ -106,8 +106,8 @@ struct RecordParts {
 /// For whom a message is: everybody (nothing), or one group.
 [[nodiscard]] std::optional<OnlyGroup> only_group_of(const RingBytes& ring, const RecordInfo& record);
 
-/// Wall clock ns at which a record was accepted, from its 4 ms units; 0 = unknown. The units wrap after 198 days:
-/// the newest time not after `now_wall_ns` (with a second of slack) is meant.
+/// Wall clock ns at which a message was accepted, from its 4 ms units; 0 where the queue keeps no times. The units wrap
+/// after 198 days: the newest time not after `now_wall_ns` (with a second of slack) is meant.
 [[nodiscard]] std::uint64_t accepted_wall_ns(const Superblock& super, std::uint32_t accepted,
                                              std::uint64_t now_wall_ns);
 

@@ -14,4 +14,10 @@ Result<void> lock_directory(int directory) noexcept {
     }
 }
 
+Result<bool> try_lock_directory(int directory) noexcept {
+    if (::flock(directory, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno == EWOULDBLOCK || errno == EINTR) return false;
+    return fail(Errc::system, "cannot lock the queue's directory", errno);
+}
+
 }  // namespace rondo::os

@@ -12,4 +12,7 @@ namespace rondo::os {
 /// Waits for the lock on the open file description of `directory`; held until that is closed.
 [[nodiscard]] Result<void> lock_directory(int directory) noexcept;
 
+/// Same, without waiting: false if another holds it.
+[[nodiscard]] Result<bool> try_lock_directory(int directory) noexcept;
+
 }  // namespace rondo::os

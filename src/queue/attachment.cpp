@@ -13,6 +13,7 @@
 #include "os/file.hpp"
 #include "os/lock.hpp"
 #include "os/process.hpp"
+#include "queue/create.hpp"
 #include "queue/files.hpp"
 #include "queue/pump.hpp"
 
@@ -54,6 +55,7 @@ Result<std::shared_ptr<Attachment>> Attachment::open(const std::string& director
     a->fork_generation_ = os::fork_generation();
     if (auto ok = a->open_files(directory); !ok) return tl::unexpected(ok.error());
     if (auto ok = a->attach(); !ok) return tl::unexpected(ok.error());
+    queue::remove_leftovers(a->dir_.get(), false);
     a->housekeep_now();  // what others left when they died is there for this one's first call
     return a;
 }

@@ -156,6 +156,7 @@ private:
     void repair_groups();
     void finish_delete(std::uint32_t index);
     Result<GroupRef> make_group(std::uint32_t index, std::string_view name, const GroupOptions& options);
+    Result<void> make_lease_file(const GroupRef& ref);
     Result<Seq> start_position(const GroupOptions& options, Seq floor) const;
     Result<Seq> seek_boundary(Seq floor, Seq wanted, std::optional<std::uint64_t> accepted_from) const;
     std::uint64_t accepted_until_ns(Seq p, const ring::RecordView& r) const;

@@ -59,7 +59,7 @@ ConsumerCore::ConsumerCore(std::shared_ptr<Attachment> a, const GroupRef& group,
     // ORD(none): as above.
     const bool by_seq = g.start_kind.load(std::memory_order_relaxed) ==
                         static_cast<std::uint32_t>(format::StartKind::seq);
-    if (by_seq && wanted < first && get(g.hint) == first && get(g.handed) == first && get(g.cursor) == first) {
+    if (by_seq && wanted < first && get(g.hint) == get(g.handed) && get(g.cursor) == get(g.handed)) {
         gap_pending_ = true;
         gap_ = Gap{wanted, first - 1, ++gap_total_};
     }
@@ -87,14 +87,14 @@ void ConsumerCore::close() {
         {
             const std::lock_guard guard(lock_);
             closed_ = true;
-            if (exclusive_) exclusive_->give_up(handle().borrow);
+            if (exclusive_) exclusive_->give_up();
             for (std::size_t i = 0; i < used_high_; ++i) {
                 auto& s = slots_[i];
                 if (s.state != InFlight::State::leased) continue;
                 (void)shared_->give_back({s.position, s.word, s.record});
                 s.state = InFlight::State::settled;
             }
-            if (shared_) lower_pin();
+            lower_pin();
         }
         a_->data_event().notify();
     }
@@ -125,10 +125,8 @@ void ConsumerCore::free_slot(std::uint32_t i) {
     lower_pin();
 }
 
-/// The borrow word = the lowest position that this consumer may still read. An exclusive group needs none while it
-/// is owned: its cursor stands before what is unsettled.
+/// The borrow word = the lowest position that this consumer may still read.
 void ConsumerCore::lower_pin() {
-    if (exclusive_ && !closed_) return;
     Seq low = format::nowhere;
     for (std::size_t i = 0; i < used_high_; ++i) {
         if (slots_[i].state == InFlight::State::leased || slots_[i].state == InFlight::State::handed)

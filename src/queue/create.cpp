@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "queue/create.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
@@ -244,6 +245,40 @@ Result<void> create_lease_file(int directory, const std::string& name, const for
     return file.publish(name);
 }
 
+bool is_closed(int directory) {
+    auto fd = os::open_file(directory, main_name, os::Access::read_only);
+    if (!fd) return false;
+    auto info = os::info(fd->get());
+    std::array<std::byte, format::page_bytes> page{};
+    auto read = os::read_all(fd->get(), page, 0);
+    if (!info || !read) return false;
+    auto super = format::validate_superblock(std::span(page).first(*read), info->size);
+    if (!super) return false;
+    std::array<std::byte, sizeof(std::uint32_t)> state{};
+    auto got = os::read_all(fd->get(), state, super->hot_offset + offsetof(format::HotWords, state));
+    std::uint32_t value = 0;
+    std::memcpy(&value, state.data(), sizeof value);
+    return got && *got == state.size() && value == static_cast<std::uint32_t>(format::RingState::closed);
+}
+
+void remove_leftovers(int directory, bool locked) {
+    auto names = os::list(directory);
+    if (!names) return;
+    const auto temporary = [](const std::string& name) { return name.starts_with(temp_prefix); };
+    if (std::none_of(names->begin(), names->end(), temporary)) return;
+    os::UniqueFd own;
+    if (!locked) {
+        // A description of its own: a lock on `directory` itself would be shared with this process's other threads.
+        auto dir = os::open_dir(os::full_path(directory));
+        if (!dir) return;
+        own = std::move(*dir);
+        const auto taken = os::try_lock_directory(own.get());
+        if (!taken || !*taken) return;
+    }
+    for (const auto& name : *names)
+        if (temporary(name)) (void)os::remove(directory, name);
+}
+
 Result<void> remove_files(int directory) {
     auto names = os::list(directory);
     if (!names) return tl::unexpected(names.error());
@@ -262,7 +297,8 @@ Result<void> remove_files(int directory) {
 namespace {
 
 Result<void> create_in(int dir, const QueueOptions& options, const format::Geometry& geometry) {
-    if (os::info_at(dir, main_name)) return fail(Errc::exists, "there is a queue in this directory");
+    // A closed queue under the free lock: whoever was destroying it is dead. This goes on where it stopped.
+    if (os::info_at(dir, main_name) && !is_closed(dir)) return fail(Errc::exists, "there is a queue in this directory");
     auto kind = os::fs_kind(dir);
     if (!kind) return tl::unexpected(kind.error());
     if (*kind != os::FsKind::tmpfs && *kind != os::FsKind::hugetlbfs)

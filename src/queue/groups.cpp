@@ -12,6 +12,7 @@
 #include "format/snapshot.hpp"
 #include "format/validate.hpp"
 #include "os/clock.hpp"
+#include "os/dir_lock.hpp"
 #include "os/file.hpp"
 #include "os/lock.hpp"
 #include "queue/attachment.hpp"
@@ -194,8 +195,7 @@ Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view na
     const auto resolved = format::resolve(options, v.slots);
     define(g, name, resolved);
     if (resolved.mode == format::GroupMode::shared) {
-        auto ok = queue::create_lease_file(dir_.get(), queue::lease_name(index, ref.life), main_.super, index, ref.life);
-        if (!ok) return undo(ok.error());
+        if (auto ok = make_lease_file(ref); !ok) return undo(ok.error());
     }
     // Pin, then raise the limit's generation: an advance that did not see the pin fails.
     // ORD(group.mark): seq_cst; pairs with settled_floor().
@@ -211,13 +211,24 @@ Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view na
     auto start = start_position(options, floor);
     if (!start) return undo(start.error());
     reset_marks(g, *start);
-    put(g.first, *start);
+    const bool by_seq = options.start.kind() == format::StartKind::seq;
+    // A position that is still kept but lies inside a record moves to the next one: nothing is missed by that.
+    put(g.first, by_seq && options.start.value() >= floor ? options.start.value() : *start);
     // ORD(group.mark): release; pairs with settled_floor().
     g.cursor.store(*start, std::memory_order_release);
     set_state(g, GroupState::active);
     // ORD(credit.keep): release; pairs with settled_floor(). The group holds the ring now.
     hot().keep_from.store(format::nowhere, std::memory_order_release);
     return ref;
+}
+
+/// Under the admin lock; takes the directory's as well, on a description of its own, as all makers of files do.
+Result<void> Attachment::make_lease_file(const GroupRef& ref) {
+    auto dir = os::open_dir(os::full_path(dir_.get()));
+    if (!dir) return tl::unexpected(dir.error());
+    if (auto ok = os::lock_directory(dir->get()); !ok) return ok;
+    queue::remove_leftovers(dir->get(), true);
+    return queue::create_lease_file(dir->get(), queue::lease_name(ref.index, ref.life), main_.super, ref.index, ref.life);
 }
 
 Result<Seq> Attachment::start_position(const GroupOptions& options, Seq floor) const {

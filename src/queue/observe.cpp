@@ -110,6 +110,7 @@ Stats Attachment::stats() {
     }
     for (std::size_t i = 0; i < seen.groups.size(); ++i) {
         const auto& g = seen.groups[i];
+        if (g.state != format::GroupState::active) continue;
         const auto& c = seen.counts[i];
         GroupStats out;
         out.name = g.name;

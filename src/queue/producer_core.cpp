@@ -188,7 +188,9 @@ std::uint32_t ProducerCore::accepted_now() const {
     const auto& s = a_->main().super;
     if (s.timestamps == format::Timestamps::off) return 0;
     const std::uint64_t now = os::wall_coarse_ns();
-    return now > s.time_base_ns ? static_cast<std::uint32_t>((now - s.time_base_ns) / accepted_unit_ns) : 0;
+    // Never 0, which would mean that nobody knows.
+    const std::uint64_t units = now > s.time_base_ns ? (now - s.time_base_ns) / accepted_unit_ns : 0;
+    return std::max(static_cast<std::uint32_t>(units), 1U);
 }
 
 /// Everything of one record but its stamp.

@@ -2,6 +2,7 @@
 // Queue, Producer, Claim and DeadLetters: thin fronts of the cores; create, open and destroy.
 #include "rondo/queue.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "format/validate.hpp"
@@ -85,15 +86,19 @@ Result<void> Queue::destroy(const std::string& directory, Force force) noexcept 
         auto dir = os::open_dir(directory);
         if (!dir) return tl::unexpected(dir.error());
         if (auto ok = os::lock_directory(dir->get()); !ok) return ok;
-        auto main = os::info_at(dir->get(), queue::main_name);
-        if (!main) return tl::unexpected(main.error());
-        auto a = detail::Attachment::open(directory, {.prefault = false});
-        if (a) {
-            if (force == Force::no && (*a)->others_alive())
-                return fail(Errc::busy, "participants have the queue open");
-            (*a)->mark_closed();
-        } else if (force == Force::no) {
-            return tl::unexpected(a.error());
+        auto names = os::list(dir->get());
+        if (!names) return tl::unexpected(names.error());
+        if (std::none_of(names->begin(), names->end(), queue::is_queue_file))
+            return fail(Errc::not_found, "there is no queue in this directory");
+        // Without a main ring, or with a closed one, this goes on where a killed destroy stopped.
+        if (os::info_at(dir->get(), queue::main_name) && !queue::is_closed(dir->get())) {
+            auto a = detail::Attachment::open(directory, {.prefault = false});
+            if (!a && force == Force::no) return tl::unexpected(a.error());
+            if (a) {
+                if (force == Force::no && (*a)->others_alive())
+                    return fail(Errc::busy, "participants have the queue open");
+                (*a)->mark_closed();
+            }
         }
         if (auto ok = queue::remove_files(dir->get()); !ok) return ok;
         (void)os::remove_dir(directory);  // stays if something else is in it
