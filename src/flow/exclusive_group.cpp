@@ -205,7 +205,7 @@ ExclusiveGroup::Settled ExclusiveGroup::fail_first(const Failure& f, const Clock
         return Settled::ok;
     }
     // ORD(none): carried to a successor by the ownership; the wait first, so that a retry is never due too early.
-    group_->not_before.store(now.mono_ns + wait, std::memory_order_relaxed);
+    group_->not_before.store(wait == 0 ? 0 : now.mono_ns + wait, std::memory_order_relaxed);
     group_->retry.store(format::pack_retry(o.position, o.attempts), std::memory_order_relaxed);
     restart(o.position);
     return Settled::ok;

@@ -89,7 +89,7 @@ Fate decide(const FailureContext& c, Seq position, std::uint64_t word, std::uint
                                                                 : DeadReason::retry_timeout);
         return move_away(c, position, word, owner, f.reason, f.handler);
     }
-    c.group.end_failing(position, word, due_of(c.mono_ns + wait));
+    c.group.end_failing(position, word, wait == 0 ? 0 : due_of(c.mono_ns + wait));  // 0: at once
     return Fate::scheduled;
 }
 
@@ -142,7 +142,7 @@ std::uint64_t repair_leases(const FailureContext& c, std::uint32_t owner, const 
         f.ended_ns = c.wall_ns;
         f.started_ns = c.wall_ns;
         switch (w.state) {
-            case EntryState::leased: c.group.give_back({p, word, {}}); break;
+            case EntryState::leased: c.group.give_back({p, word, {}, 0}); break;
             case EntryState::handed: fail_message(c, p, word, owner, f); break;
             case EntryState::failing: decide(c, p, word, owner, f); break;
             case EntryState::moving: {

@@ -52,7 +52,7 @@ Take SharedGroup::take_new(std::uint64_t deadline, bool hand_over, format::Word&
         entry(p).b.store(format::pack_due({deadline, me_, charged}), std::memory_order_relaxed);
         if (!change(p, word, {lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) continue;
         move_hint(p, r.head.slots);
-        out = {p, word, r};
+        out = {p, word, r, deadline};
         // Looked into only now: without the lease the bytes could be another record's already.
         if (!not_for(ring_, p, r, index_, life_)) return Take::taken;
         (void)settle(out, format::Outcome::skipped);
@@ -122,6 +122,7 @@ bool SharedGroup::take_returned(const Returned& r, std::uint64_t deadline, bool 
     if (!change(p, word, {w.lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) return false;
     out.position = p;
     out.word = word;
+    out.due = deadline;
     if (read(p, out.record)) return true;
     (void)settle(out, format::Outcome::skipped);  // damaged since: nobody can read it any more
     advance_low_water();
@@ -148,7 +149,14 @@ bool SharedGroup::hand_over(Leased& lease, std::uint64_t deadline) {
     if (entry(lease.position).a.load(std::memory_order_acquire) != lease.word) return false;
     // ORD(none): advisory; while its tag does not match A, an expirer starts the clock anew.
     entry(lease.position).b.store(format::pack_due({deadline, w.owner, charged}), std::memory_order_relaxed);
+    lease.due = deadline;
     return change(lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged});
+}
+
+bool SharedGroup::distinct(const Leased& lease) const {
+    if (lease.attempts() < format::max_attempts) return true;
+    // ORD(none): a stray write by a slower rival makes a good lease look stale: a duplicate, never a loss.
+    return format::unpack_due(entry(lease.position).b.load(std::memory_order_relaxed)).value == lease.due;
 }
 
 bool SharedGroup::settle(const Leased& lease, format::Outcome outcome) {

@@ -37,6 +37,7 @@ struct Leased {
     Seq position = 0;
     std::uint64_t word = 0;  // exact A word of this lease
     ring::RecordView record{};
+    std::uint64_t due = 0;  // its deadline
     std::uint32_t attempts() const { return format::unpack_lease(word).attempts; }
 };
 
@@ -80,6 +81,9 @@ public:
     bool settle(const Leased& lease, format::Outcome outcome);
     /// leased -> ready; handed -> ready with the charge kept (take_at). False: stale.
     bool give_back(const Leased& lease);
+    /// Attempt counts stand still at 1023, and then a lapsed lease of this participant looks like its next one but
+    /// for the deadline. Checked by outcomes; true for every lease below that count.
+    bool distinct(const Leased& lease) const;
     /// New deadline. False: stale.
     bool extend(const Leased& lease, std::uint64_t deadline);
 

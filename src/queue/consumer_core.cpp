@@ -91,7 +91,7 @@ void ConsumerCore::close() {
             for (std::size_t i = 0; i < used_high_; ++i) {
                 auto& s = slots_[i];
                 if (s.state != InFlight::State::leased) continue;
-                (void)shared_->give_back({s.position, s.word, s.record});
+                (void)shared_->give_back(lease_of(s));
                 s.state = InFlight::State::settled;
             }
             lower_pin();
@@ -141,6 +141,7 @@ void ConsumerCore::found(std::uint32_t slot, const flow::Leased& lease, bool han
     s.state = hand_over ? InFlight::State::handed : InFlight::State::leased;
     s.position = lease.position;
     s.word = lease.word;
+    s.due = lease.due;
     s.record = lease.record;
 }
 

@@ -27,7 +27,8 @@ struct InFlight {
     State state = State::free;
     std::uint32_t next = 0;  // free list, or the batch's chain
     Seq position = 0;
-    std::uint64_t word = 0;        // shared: the lease
+    std::uint64_t word = 0;        // shared: the lease; exclusive: the session
+    std::uint64_t due = 0;         // shared: its deadline
     std::uint64_t started_ns = 0;  // wall clock
     std::uint64_t handed_mono_ns = 0;
     std::uint64_t thread = 0;      // who holds it, for would_deadlock
@@ -88,6 +89,7 @@ private:
     void start_pass(std::uint64_t now);
     void finish_message(Message& m);
     bool mine(const Message& m) const;
+    flow::Leased lease_of(const InFlight& s) const { return {s.position, s.word, s.record, s.due}; }
     Result<void> outcome(Message& m, format::Outcome kind, const Reason& reason, std::optional<Duration> delay,
                          format::Word* counter);
     format::Word* handle_counter(format::Word format::Handle::*which) const { return &(handle().*which); }

@@ -71,7 +71,8 @@ Result<void> ConsumerCore::ack(Message& m) {
         bool ok = false;
         if (shared_) {
             const auto& s = slots_[m.slot_];
-            ok = a_->group_alive(group_) && shared_->settle({s.position, s.word, s.record}, format::Outcome::acked);
+            const auto lease = lease_of(s);
+            ok = a_->group_alive(group_) && shared_->distinct(lease) && shared_->settle(lease, format::Outcome::acked);
             if (ok) shared_->advance_low_water();
         } else {
             ok = a_->group_alive(group_) &&
@@ -118,7 +119,7 @@ Result<void> ConsumerCore::outcome(Message& m, format::Outcome kind, const Reaso
         }
         const InFlight& s = slots_[m.slot_];
         const auto f = failure_of(s, kind, reason, delay);
-        bool ok = a_->group_alive(group_);
+        bool ok = a_->group_alive(group_) && (!shared_ || shared_->distinct(lease_of(s)));
         if (ok && shared_) {
             const auto c = failure_context();
             const auto fate = kind == format::Outcome::released
@@ -155,11 +156,15 @@ Result<void> ConsumerCore::extend(Message& m, Duration by) {
         if (exclusive_->owns(m.seq_, m.session_)) return {};
         return tl::unexpected(stale_error());
     }
-    const auto& s = slots_[m.slot_];
+    auto& s = slots_[m.slot_];
     const std::uint64_t now = os::mono_ns();
     const std::uint64_t wanted = base::saturating_add(now, static_cast<std::uint64_t>(by.count()));
     const std::uint64_t cap = base::saturating_add(s.handed_mono_ns, policy_.lease_total_ns);
-    if (shared_->extend({s.position, s.word, s.record}, flow::due_of(std::min(wanted, cap)))) return {};
+    const std::uint64_t due = flow::due_of(std::min(wanted, cap));
+    if (shared_->distinct(lease_of(s)) && shared_->extend(lease_of(s), due)) {
+        s.due = due;
+        return {};
+    }
     add(handle().stale);
     return tl::unexpected(stale_error());
 }
@@ -173,7 +178,7 @@ void ConsumerCore::drop(Message& m) {
                 const auto f = failure_of(s, format::Outcome::nacked,
                                           {"handler_dropped", {}, {}, "the message was dropped without an outcome", {}},
                                           {});
-                bool ok = a_->group_alive(group_);
+                bool ok = a_->group_alive(group_) && (!shared_ || shared_->distinct(lease_of(s)));
                 if (ok && shared_) {
                     const auto fate = flow::fail_message(failure_context(), s.position, s.word, a_->id(), f);
                     ok = fate != flow::Fate::stale;

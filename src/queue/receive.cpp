@@ -76,10 +76,12 @@ ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_
                                                Error& error) {
     const std::lock_guard guard(lock_);
     const std::uint64_t now = lease_clock(mono_ns);
-    const bool due = now >= next_due_ || now >= swept_at_ + tick_due || seen_returns_ != shared_->returns();
-    if (sweep_at_ == format::nowhere && due) start_pass(now);
     const bool full = in_use_ == slots_.size() || group_full();
-    if (sweep_at_ != format::nowhere) {
+    // Twice: what came back behind a pass that was left in the middle is found by the next one, in this attempt.
+    for (int pass = 0; pass < 2; ++pass) {
+        const bool due = now >= next_due_ || now >= swept_at_ + tick_due || seen_returns_ != shared_->returns();
+        if (sweep_at_ == format::nowhere && due) start_pass(now);
+        if (sweep_at_ == format::nowhere) break;
         const auto got = sweep(now, !full, hand_over, slot, attempts);
         if (got != Got::nothing) return got;
     }
@@ -134,7 +136,7 @@ ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_ov
                 return Got::message;
             }
             case Found::lapsed_untouched:
-                if (shared_->give_back({r.position, r.word, {}})) --sweep_at_;
+                if (shared_->give_back({r.position, r.word, {}, 0})) --sweep_at_;
                 break;
             case Found::lapsed: lapse(r); break;
             case Found::dead_pending:
@@ -323,12 +325,13 @@ Message* ConsumerCore::batch_next(Batch& b) {
         const std::uint32_t slot = b.first_;
         auto& s = slots_[slot];
         b.first_ = s.next;
-        flow::Leased lease{s.position, s.word, s.record};
+        flow::Leased lease = lease_of(s);
         if (s.state != InFlight::State::leased || !shared_->hand_over(lease, lease_deadline(lease_clock(os::mono_coarse_ns())))) {
             free_slot(slot);
             continue;
         }
         s.word = lease.word;
+        s.due = lease.due;
         s.state = InFlight::State::handed;
         ++b.handed_;
         b.current_ = message_of(slot, lease.attempts());
@@ -351,7 +354,7 @@ void ConsumerCore::batch_end(Batch& b) {
                     const flow::ExclusiveGroup::Clock now{os::mono_ns(), os::wall_ns()};
                     (void)exclusive_->drop(s.position, s.word, failure_of(s, format::Outcome::released, {}, {}), now);
                 } else if (s.state == InFlight::State::leased) {
-                    (void)shared_->give_back({s.position, s.word, s.record});
+                    (void)shared_->give_back(lease_of(s));
                 }
                 free_slot(slot);
                 back = true;
