@@ -2,6 +2,7 @@
 #include "flow/exclusive_group.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "flow/shared_group.hpp"
 
@@ -270,6 +271,11 @@ bool ExclusiveGroup::dead_letter(Seq position, Seq end, const ring::RecordView& 
     d.max_deliveries = policy_.max_deliveries;
     d.handler = handler;
     d.now_ns = now.wall_ns;
+    const auto& noted = d.note->attempts[(std::max(attempts, 1U) - 1) % format::attempts_kept];
+    // The one who had it last, which after a death is not the one who moves it.
+    if (noted.number == attempts && noted.pid != handler.pid)
+        d.handler = {std::string_view(noted.consumer.data(), ::strnlen(noted.consumer.data(), noted.consumer.size())),
+                     {}, noted.pid};
     // ORD(none): for a successor, carried by the ownership: where to look for the copy before copying again.
     group_->move_tail.store(dead_.tail(), std::memory_order_relaxed);
     group_->move.store(position << 1 | 1, std::memory_order_relaxed);

@@ -78,11 +78,6 @@ inline void note_attempt(format::Note& note, std::uint32_t number, const Failure
     note.flags = (text_cut ? format::note_message_cut : 0U) | (f.reason.detail.empty() ? 0U : format::note_detail_lost);
 }
 
-/// The wait that was chosen after the last attempt.
-inline std::uint64_t last_delay_ns(const format::Note& n) {
-    return n.attempt_count == 0 ? 0 : n.attempts[(n.attempt_count - 1) % format::attempts_kept].delay_ns;
-}
-
 /// The texts of the last failure as the note kept them.
 inline Reason noted_reason(const format::Note& n) {
     const auto text = [](const auto& a, std::uint32_t size) {

@@ -89,7 +89,7 @@ Fate decide(const FailureContext& c, Seq position, std::uint64_t word, std::uint
                                                                 : DeadReason::retry_timeout);
         return move_away(c, position, word, owner, f.reason, f.handler);
     }
-    c.group.end_failing(position, word, wait == 0 ? 0 : due_of(c.mono_ns + wait));  // 0: at once
+    c.group.end_failing(position, word, due_of(c.mono_ns), due_of(wait));
     return Fate::scheduled;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/bits.hpp"
+
 namespace rondo::flow {
 
 using format::EntryState;
@@ -87,9 +89,14 @@ SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64
         std::uint64_t b = entry(at).b.load(std::memory_order_relaxed);
         const auto due = format::unpack_due(b);
         if (due.owner != w.owner || due.attempts != w.attempts) {
-            // A slower rival overwrote it. Start the clock anew and come back: late, never early.
-            const auto* note = w.state == EntryState::backoff ? table_.find_note(at) : nullptr;
-            const std::uint64_t fresh = now + (note != nullptr ? due_of(last_delay_ns(*note)) : lease);
+            // Either A moved on between the two loads, or a slower rival's B came last. Only in the second case is
+            // there something to mend: start the clock anew and come back; late, never early.
+            // ORD(lease.entry): acquire; pairs with change().
+            if (entry(at).a.load(std::memory_order_acquire) != word) {
+                next_due = std::min(next_due, now + 1);
+                continue;
+            }
+            const std::uint64_t fresh = now + (w.state == EntryState::backoff ? format::decode_delay(w.owner) : lease);
             // ORD(none): as above.
             entry(at).b.compare_exchange_strong(b, format::pack_due({fresh, w.owner, w.attempts}),
                                                 std::memory_order_relaxed, std::memory_order_relaxed);
@@ -139,7 +146,18 @@ bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
     const std::uint32_t attempts = w.lap1 == lap1 ? w.attempts : 0;
     out.position = p;
     out.word = former;
-    return change(p, out.word, {lap1, EntryState::handed, me_, std::min(attempts + 1, format::max_attempts)});
+    if (!change(p, out.word, {lap1, EntryState::handed, me_, std::min(attempts + 1, format::max_attempts)}))
+        return false;
+    // What lies at the hint or behind it is untouched, by definition: it moves over this one.
+    for (Seq h = hint(); h <= p; h = hint()) {
+        ring::RecordView r{};
+        // ORD(ring.claim): acquire; pairs with claim_at(). Somebody is writing the record at the hint.
+        const auto claim = format::unpack_claim(ring_.claim(h).load(std::memory_order_acquire));
+        const bool here = ring::peek(ring_, h, r) == ring::Peek::record;
+        if (!here && claim.lap1 != ring_.lap1(h)) break;
+        move_hint(h, here ? r.head.slots : claim.slots);
+    }
+    return true;
 }
 
 bool SharedGroup::hand_over(Leased& lease, std::uint64_t deadline) {
@@ -192,11 +210,14 @@ bool SharedGroup::begin_failing(Seq p, std::uint64_t& word, std::uint32_t owner)
     return change(p, word, {w.lap1, EntryState::failing, owner, w.attempts});
 }
 
-void SharedGroup::end_failing(Seq p, std::uint64_t word, std::uint64_t due) {
+void SharedGroup::end_failing(Seq p, std::uint64_t word, std::uint64_t now, std::uint64_t wait) {
     const LeaseWord w = format::unpack_lease(word);
+    // Nobody owns it meanwhile: the owner's bits say how long it waits, should B be lost.
+    const std::uint32_t code = format::encode_delay(wait);
+    const std::uint64_t due = wait == 0 ? 0 : std::min(base::saturating_add(now, wait), format::max_due);
     // ORD(none): believed only with the tag that the CAS below sets.
-    entry(p).b.store(format::pack_due({std::min(due, format::max_due), 0, w.attempts}), std::memory_order_relaxed);
-    change(p, word, {w.lap1, EntryState::backoff, 0, w.attempts});
+    entry(p).b.store(format::pack_due({due, code, w.attempts}), std::memory_order_relaxed);
+    change(p, word, {w.lap1, EntryState::backoff, code, w.attempts});
     note_return();
 }
 
@@ -235,8 +256,17 @@ bool SharedGroup::advance_low_water() {
     for (std::uint64_t steps = 0; steps < ring_.slots; ++steps) {
         Seq p = low_water();
         // ORD(lease.entry): acquire; pairs with change().
-        const LeaseWord w = format::unpack_lease(entry(p).a.load(std::memory_order_acquire));
-        if (w.lap1 != ring_.lap1(p) || w.state != EntryState::settled) return moved;
+        const std::uint64_t word = entry(p).a.load(std::memory_order_acquire);
+        const LeaseWord w = format::unpack_lease(word);
+        if (w.lap1 != ring_.lap1(p)) {
+            // Never leased. Padding and voids need nobody: settled here, they cannot hold up a quiet group.
+            ring::RecordView r{};
+            if (w.lap1 > ring_.lap1(p) || ring::peek(ring_, p, r) != ring::Peek::record ||
+                r.head.type == ring::RecordType::message || !skip(p, word))
+                return moved;
+        } else if (w.state != EntryState::settled) {
+            return moved;
+        }
         const std::uint64_t k = slots_of(p);
         if (k == 0) {
             if (low_water() == p) return moved;

@@ -89,8 +89,8 @@ public:
 
     /// handed -> failing, owned by `owner` (this participant, or the dead one whose lock is held). False: stale.
     bool begin_failing(Seq position, std::uint64_t& word, std::uint32_t owner);
-    /// failing -> backoff until `due`.
-    void end_failing(Seq position, std::uint64_t word, std::uint64_t due);
+    /// failing -> backoff for `wait` due ticks from `now`; 0: ready at once.
+    void end_failing(Seq position, std::uint64_t word, std::uint64_t now, std::uint64_t wait);
     /// failing -> ready, one attempt less.
     void end_releasing(Seq position, std::uint64_t word);
     /// failing or dead_pending -> moving; dead.ring's tail is noted. False: another was faster.

@@ -165,7 +165,9 @@ public:
         : ring_(ring), now_(now), out_(out) {
         for (const auto& g : out.groups) {
             tables_.push_back(table_of(tables, ring, g));
-            holds_ = holds_ || (g.kind != GroupKind::lossy && g.cursor != nowhere);
+            if (g.cursor == nowhere) continue;
+            holds_ = holds_ || g.kind != GroupKind::lossy;
+            fresh_from_ = std::max(fresh_from_, fresh_from(g));
         }
     }
 
@@ -198,13 +200,46 @@ public:
         out_.open_claims.push_back({record.position, record.slots, record.owner, std::nullopt});
     }
 
+    /// After the last record.
+    void finish() {
+        for (std::size_t i = 0; i < out_.groups.size() && fresh_ != 0; ++i) {
+            if (out_.groups[i].cursor == nowhere) continue;
+            auto& c = out_.counts[i];
+            c.ready += fresh_;
+            c.lag += fresh_;
+            c.oldest_ready = std::min(c.oldest_ready, first_fresh_.position);
+            if (first_fresh_.position > c.oldest_unsettled) continue;
+            c.oldest_unsettled = first_fresh_.position;
+            c.oldest = {};
+            c.oldest.state = MessageState::ready;
+            c.oldest_accepted = first_fresh_.accepted;
+        }
+    }
+
 private:
+    /// From here on a group has touched nothing: what is for it is ready.
+    static Seq fresh_from(const GroupInfo& g) {
+        if (g.mode != GroupMode::exclusive) return std::max(g.cursor, g.hint);
+        Seq from = std::max(g.cursor, g.handed);
+        for (const Seq touched : {g.retry_position, g.dead_pending.value_or(0), g.moving.value_or(0)}) {
+            if (touched != nowhere) from = std::max(from, touched + 1);
+        }
+        return from;
+    }
+
     void message(const RecordInfo& record) {
         ++out_.messages;
         for (; dated_claims_ < out_.open_claims.size(); ++dated_claims_) {
             out_.open_claims[dated_claims_].accepted_behind = record.accepted;
         }
-        const auto only = only_group_of(ring_, record);
+        const bool extended = (record.head.flags & flag_extensions) != 0;
+        const auto only = extended ? only_group_of(ring_, record) : std::nullopt;
+        if (record.position >= fresh_from_ && !only) {
+            // Most of a long backlog: the same to every group.
+            if (fresh_++ == 0) first_fresh_ = record;
+            unsettled_before_ = true;
+            return;
+        }
         bool unsettled = !holds_;
         for (std::size_t i = 0; i < out_.groups.size(); ++i) {
             const auto& group = out_.groups[i];
@@ -223,6 +258,9 @@ private:
     Survey& out_;
     std::vector<const LeaseBytes*> tables_;
     std::size_t dated_claims_ = 0;
+    Seq fresh_from_ = 0;
+    std::uint64_t fresh_ = 0;
+    RecordInfo first_fresh_{};
     bool holds_ = false;             // some group keeps records
     bool unsettled_before_ = false;  // something older than the record at hand is not settled
 };
@@ -248,6 +286,7 @@ Survey survey(const RingBytes& ring, std::span<const LeaseBytes> tables, const N
     Surveyor surveyor(ring, tables, now, s);
     RecordWalk walk(ring, range.floor, range.tail, max_steps);
     while (const auto record = walk.next()) surveyor.add(*record);
+    surveyor.finish();
     s.end = walk.end();
     for (auto& c : s.counts) c.complete = s.complete() && c.unknown == 0;
 

@@ -70,23 +70,6 @@ std::optional<NoteInfo> note_of(const Note& shared) {
 
 }  // namespace
 
-std::uint64_t peek(const Word& word) {
-    // ORD(none): one word by itself; what follows from it is checked.
-    return word.load(std::memory_order_relaxed);
-}
-
-std::uint32_t peek(const Half& word) {
-    // ORD(none): as above.
-    return word.load(std::memory_order_relaxed);
-}
-
-std::uint64_t peek_acquire(const Word& word) {
-    // ORD(record.stamp): acquire; pairs with put_stamp() when the word is a stamp.
-    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail() when it is the tail.
-    // ORD(credit.limit): acquire; pairs with advance_limit() when it is the limit.
-    return word.load(std::memory_order_acquire);
-}
-
 void copy_words(const std::byte* from, std::byte* to, std::size_t bytes) {
     for (std::size_t at = 0; at + 8 <= bytes; at += 8) {
         // ORD(credit.limit): acquire; the caller looks at the limit afterwards, and must not do so earlier: pairs

@@ -28,10 +28,21 @@ namespace rondo::format {
 void copy_words(const std::byte* from, std::byte* to, std::size_t bytes);
 
 /// One load of a shared word, nothing ordered.
-[[nodiscard]] std::uint64_t peek(const Word& word);
-[[nodiscard]] std::uint32_t peek(const Half& word);
+[[nodiscard]] inline std::uint64_t peek(const Word& word) {
+    // ORD(none): one word by itself; what follows from it is checked.
+    return word.load(std::memory_order_relaxed);
+}
+[[nodiscard]] inline std::uint32_t peek(const Half& word) {
+    // ORD(none): as above.
+    return word.load(std::memory_order_relaxed);
+}
 /// One load of a shared word; what is read later is at least as new.
-[[nodiscard]] std::uint64_t peek_acquire(const Word& word);
+[[nodiscard]] inline std::uint64_t peek_acquire(const Word& word) {
+    // ORD(record.stamp): acquire; pairs with put_stamp() when the word is a stamp.
+    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail() when it is the tail.
+    // ORD(credit.limit): acquire; pairs with advance_limit() when it is the limit.
+    return word.load(std::memory_order_acquire);
+}
 
 /// The first bytes of a file as a superblock, unchecked. Nothing when the file is shorter than one.
 [[nodiscard]] std::optional<Superblock> copy_superblock(std::span<const std::byte> file);

@@ -132,6 +132,17 @@ struct DueWord {
     std::uint32_t owner;
     std::uint32_t attempts;
 };
+/// A delay of due ticks in 10 bits, m * 2^e rounded up (m 5 bits, e 5 bits): the owner bits of an entry in backoff.
+constexpr std::uint32_t encode_delay(std::uint64_t ticks) {
+    std::uint32_t e = 0;
+    while (ticks > 31) {
+        ticks = (ticks + 1) / 2;
+        ++e;
+    }
+    return e > 31 ? 1023 : static_cast<std::uint32_t>(ticks) << 5 | e;
+}
+constexpr std::uint64_t decode_delay(std::uint32_t code) { return std::uint64_t{code >> 5 & 31} << (code & 31); }
+
 constexpr std::uint64_t due_tick_ns = 100'000;
 constexpr std::uint64_t max_due = (std::uint64_t{1} << 44) - 1;
 constexpr std::uint64_t pack_due(const DueWord& w) {

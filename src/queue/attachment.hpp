@@ -131,6 +131,7 @@ public:
     bool wake_consumers_with_messages();
 
     bool others_alive();
+    bool others_attached();
     /// Of destroy: all rings closed, everyone woken.
     void mark_closed();
     Stats stats();

@@ -34,6 +34,7 @@ DeadLettersCore::DeadLettersCore(std::shared_ptr<Attachment> a)
 
 Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) const {
     std::vector<DeadLetter> out;
+    if (filter.max == 0) return out;
     const auto ring = format::ring_bytes(a_->dead().mapping.bytes(), a_->dead().super);
     const auto& v = a_->dead().view;
     // ORD(ring.tail): acquire; pairs with move_tail().

@@ -51,6 +51,16 @@ bool Attachment::wake_consumers_with_messages() {
 // ---- other participants --------------------------------------------------------------------------------------
 
 bool Attachment::others_alive() {
+    // Twice, a tick apart: somebody else may be burying the last one.
+    if (!others_attached()) return false;
+    auto buried = space_event();
+    const std::uint32_t key = buried.prepare();
+    if (!others_attached()) return false;
+    buried.sleep(key, flow::tick);
+    return others_attached();
+}
+
+bool Attachment::others_attached() {
     scan_participants();
     for (std::uint32_t id = 1; id < participants().size(); ++id) {
         // ORD(participant.state): acquire; pairs with attach().

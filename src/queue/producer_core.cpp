@@ -50,13 +50,21 @@ Result<ProducerCore*> ProducerCore::create(std::shared_ptr<Attachment> a, const 
 
 Result<void> ProducerCore::take_role(Attachment& a, std::uint32_t handle) {
     const std::uint64_t mine = format::pack_owner(a.id(), handle + 1);
-    for (int turn = 0; turn < 2; ++turn) {
+    // A holder that died may be under burial by somebody else: that is over within a tick or two.
+    const Deadline deadline(2 * flow::tick);
+    for (bool last = false;; last = deadline.over()) {
         std::uint64_t nobody = 0;
         // ORD(producer.role): acq_rel; pairs with the release in end() and the scavenger's.
         if (a.hot().producer_owner.compare_exchange_strong(nobody, mine, std::memory_order_acq_rel,
                                                            std::memory_order_relaxed))
             return {};
+        if (last) break;
+        auto buried = a.space_event();
+        const std::uint32_t key = buried.prepare();
         a.housekeep_now();  // the holder may be dead and not buried yet
+        // ORD(none): only to skip the sleep.
+        if (a.hot().producer_owner.load(std::memory_order_relaxed) == 0) continue;
+        buried.sleep(key, deadline.left() / 4);
     }
     return fail(Errc::role_taken, "the queue was made for one producer, and another one is at work");
 }
