@@ -30,6 +30,10 @@ TEST_CASE("numbers, addresses and identifiers do not tell causes apart; words do
     CHECK(fingerprint("id 123e4567-e89b-12d3-a456-426614174000") ==
           fingerprint("id abcdefab-cdef-abcd-efab-cdefabcdefab"));
     CHECK(fingerprint("took 1.5s") == fingerprint("took 20.25s"));
+    CHECK(fingerprint("123e4567-e89b-12d3-a456-426614174000xyz") == fingerprint("1-2-3-4-5xyz"));  // no identifier
+    CHECK(fingerprint("123e4567-e89b-12d3-a456-42661417400") == fingerprint("1-2-3-4-5"));
+    CHECK(fingerprint("could not find the price of this one order") !=
+          fingerprint("could not read the buyer of this new order"));
     CHECK(fingerprint("") != fingerprint("x"));
     CHECK(fingerprint("no price") != fingerprint("no name"));
     CHECK(fingerprint("added") != fingerprint("faded"));

@@ -147,6 +147,7 @@ TEST_CASE("groups are as documented") {
                  RONDO_FIELD(max_dead_pending),
                  RONDO_FIELD(created_ns),
                  RONDO_FIELD(name),
+                 RONDO_FIELD(first),
                  RONDO_FIELD(returns),
                  RONDO_FIELD(reserved0),
                  RONDO_FIELD(cursor),
@@ -290,6 +291,7 @@ TEST_CASE("the tags of extensions are as documented") {
         {"delivery_count", Tag::delivery_count},
         {"first_reason", Tag::first_reason},
         {"first_dead_ns", Tag::first_dead_ns},
+        {"original_seq", Tag::original_seq},
     };
     const Section& s = section("Tags");
     REQUIRE(s.rows.size() == std::size(tags));

@@ -15,10 +15,6 @@
 #include "format/record.hpp"
 #include "format/validate.hpp"
 
-// QueueOptions::group and the optionals of GroupOptions have no default initialiser: -Wextra complains wherever a
-// designated initialiser leaves them out.
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-
 using namespace rondo;
 using namespace rondo::format;
 using namespace std::chrono_literals;

@@ -105,6 +105,7 @@ TEST_CASE("every extension comes back as it went in") {
     CHECK(Reader::find_origin(block) == e.origin);
     CHECK(Reader::find_text(block, Tag::first_reason) == e.first_reason);
     CHECK(Reader::find_number(block, Tag::first_dead_ns) == e.first_dead_ns);
+    CHECK(Reader::find_number(block, Tag::original_seq) == e.original_seq);
     const auto headers = headers_of(block);
     REQUIRE(headers.size() == e.headers.size());
     for (std::size_t i = 0; i < headers.size(); ++i) {
@@ -169,6 +170,7 @@ TEST_CASE("unknown tags are skipped, and order does not matter") {
     CHECK(Reader::find_text(block, Tag::key) == "key");
     CHECK(Reader::find_text(block, Tag::first_reason) == "why");
     CHECK(read_all(block) == 5);
+    CHECK(read_all(block_of_fields({{1, ""}, {2, ""}})) == 2);  // the last one ends with the block
 }
 
 TEST_CASE("a number or structure of the wrong size counts as absent") {
@@ -215,12 +217,16 @@ TEST_CASE("the size of an extension block is believed only if it fits beside the
     };
     CHECK(size_of(16, head) == 16);
     CHECK(size_of(80, head) == 80);
+    CHECK(size_of(80, {16, 2, RecordType::message, flag_extensions}) == 80);
+    CHECK_FALSE(size_of(80, {17, 2, RecordType::message, flag_extensions}).has_value());
     for (const std::uint32_t bad : {0U, 8U, 15U, 17U, 24U, 96U, 112U, 0x80000000U, 0xfffffff0U, ~0U}) {
         CAPTURE(bad);
         CHECK_FALSE(size_of(bad, head).has_value());
     }
     RecordHead h = head;
     h.flags = 0;
+    CHECK(size_of(~0U, h) == 0);
+    h.payload_bytes = 96;
     CHECK(size_of(~0U, h) == 0);
     h.payload_bytes = 97;
     CHECK_FALSE(size_of(16, h).has_value());
@@ -235,6 +241,8 @@ TEST_CASE("the size of an extension block is believed only if it fits beside the
     CHECK_FALSE(size_of(16, h).has_value());
     CHECK_FALSE(extension_block_bytes(head, std::span(body).first(7)).has_value());
     CHECK_FALSE(extension_block_bytes(head, {}).has_value());
+    const ByteVector tiny(3);
+    CHECK_FALSE(extension_block_bytes({0, 2, RecordType::message, flag_extensions}, tiny).has_value());
 }
 
 TEST_CASE("a header is plausible only if its record can lie there") {

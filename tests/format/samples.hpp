@@ -118,6 +118,7 @@ inline format::Extensions full_extensions() {
     e.origin = format::Origin{uuid_from(0x40), 1, 77};
     e.first_reason = "max_deliveries";
     e.first_dead_ns = 1'700'000'000'500'000'000;
+    e.original_seq = 33;
     return e;
 }
 
@@ -209,6 +210,12 @@ inline ByteVector encoded(const format::DeadEntry& e) {
     ByteVector out(format::dead_entry_bytes(e), std::byte{0xee});
     if (!format::encode_dead_entry(e, out)) out.clear();
     return out;
+}
+
+inline format::DeadEntryHead head_of(const ByteVector& bytes) {
+    format::DeadEntryHead h;
+    std::memcpy(&h, bytes.data(), sizeof h);
+    return h;
 }
 
 }  // namespace rondo::test

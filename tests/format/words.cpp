@@ -124,7 +124,9 @@ TEST_CASE("a limit, a retry word and an owner word give back their parts") {
         CHECK(limit_generation(pack_limit(position, join_generations - 1)) == join_generations - 1);
         CHECK(retry_position(pack_retry(position, max_attempts)) == position);
         CHECK(retry_attempts(pack_retry(position, max_attempts)) == max_attempts);
+        CHECK(retry_set(pack_retry(position, 0)));  // also of position 0 without attempts
     }
+    CHECK_FALSE(retry_set(0));
     CHECK(owner_participant(pack_owner(1023, 2048)) == 1023);
     CHECK(owner_low(pack_owner(1023, 2048)) == 2048);
 }

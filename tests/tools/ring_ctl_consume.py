@@ -214,6 +214,23 @@ class Output(RingCtlTest):
         # Not charged either: nobody has seen it.
         self.assertEqual(self.consume("g", "--exec", "echo $RONDO_DELIVERY_COUNT").stdout, "1\n1\n")
 
+    def test_a_reader_that_does_not_read_holds_it_up_until_the_second_signal(self):
+        self.create("--group", "g")
+        lines = [f"{i} " + "x" * 1000 for i in range(150)]
+        self.publish("\n".join(lines))
+        process = self.start("consume", self.queue, "--group", "g")
+        eventually(lambda: self.group_row("g")["in_flight"] == 1, "a message in hand")
+        time.sleep(0.3)  # the pipe is full by now
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 0)
+        whole = process.stdout.read().decode().split("\n")[:-1]
+        self.assertEqual(whole, lines[: len(whole)])
+        # What was written only in part, or not at all, comes again, and the next one.
+        self.assertEqual(self.consume("g").stdout.split("\n")[:-1], lines[len(whole) :])
+
     def test_a_message_larger_than_a_pipe(self):
         self.ctl("create", self.queue, "--capacity", "16MiB", "--max-record", "2MiB")
         payload = os.urandom(1 << 20)

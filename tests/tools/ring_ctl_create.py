@@ -4,12 +4,12 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import subprocess
-import unittest
 
-from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, OK, REFUSED, USAGE, RingCtlTest, main
+from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, OK, REFUSED, USAGE, RingCtlTest, eventually, main
 
 
 class Usage(RingCtlTest):
@@ -135,6 +135,39 @@ class Create(RingCtlTest):
         self.assertIn("exists", self.ctl("create", self.queue, code=REFUSED).stderr)
         self.assertEqual(self.consume("g").stdout, "kept\n")
 
+    def test_of_many_at_once_one_makes_it(self):
+        processes = [self.start("create", self.queue, "--capacity", "256KiB") for _ in range(8)]
+        codes = sorted(process.wait() for process in processes)
+        self.assertEqual(codes, [OK] + [REFUSED] * 7)
+        self.publish("x\n")
+        processes = [self.start("groups-create", self.queue, "--group", "g", "--max-deliveries", str(n)) for n in range(1, 9)]
+        codes = sorted(process.wait() for process in processes)
+        self.assertEqual(codes, [OK] + [REFUSED] * 7)
+        self.assertEqual(self.consume("g").stdout, "x\n")
+
+    def test_a_copy_of_a_queue_in_use_is_refused(self):
+        self.create()
+        reader = self.start("consume", self.queue, "--group", "g")
+        self.publish("x\n")
+        self.assertEqual(reader.stdout.readline(), b"x\n")
+        shutil.copytree(self.queue, self.queue + "-copy")
+        self.assertIn("busy", self.ctl("publish", self.queue + "-copy", code=REFUSED).stderr)
+        self.publish("y\n")
+        self.assertEqual(reader.stdout.readline(), b"y\n")
+
+    def test_a_queue_whose_files_were_removed_is_gone_for_newcomers_only(self):
+        self.create()
+        reader = self.start("consume", self.queue, "--group", "g")
+        self.publish("x\n")
+        self.assertEqual(reader.stdout.readline(), b"x\n")
+        shutil.rmtree(self.queue)
+        self.ctl("publish", self.queue, code=NOT_FOUND)
+        self.create()
+        self.publish("y\n")
+        self.assertEqual(self.consume("g").stdout, "y\n")
+        reader.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(reader)[0], b"")
+
     def test_places_where_no_queue_can_be(self):
         file = self.home / "file"
         file.write_text("text")
@@ -194,8 +227,6 @@ class Destroy(RingCtlTest):
         self.ctl("destroy", self.queue, "--execute")
 
     def wait_for_consumer(self):
-        from ring_ctl_lib import eventually
-
         eventually(lambda: self.dump("consumers"), "a consumer")
 
 

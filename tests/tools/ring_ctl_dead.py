@@ -63,6 +63,11 @@ class Dead(RingCtlTest):
             self.assertIn(f"would redrive {count} message", done.stdout, arguments)
         self.assertNotIn(" 0 messages", self.ctl("redrive", self.queue, "--fingerprint", fingerprint, code=REFUSED).stdout)
 
+    def test_max_counts_open_ones_only(self):
+        second = self.open_ids()[1]
+        self.ctl("discard", self.queue, "--id", str(second), "--because", "test", "--execute")
+        self.assertIn("would redrive 2 messages", self.ctl("redrive", self.queue, "--max", "2", code=REFUSED).stdout)
+
     def test_bad_filters(self):
         for arguments in (["--reason", "because"], ["--id", "x"], ["--fingerprint", "xyz"], ["--max", "-1"]):
             self.ctl("redrive", self.queue, *arguments, code=USAGE)

@@ -140,6 +140,14 @@ class Failures(RingCtlTest):
         self.assertIn("timeout", self.publish(b"x" * 3000, "--timeout", "100ms", code=NOTHING_DONE).stderr)
         self.publish(b"x" * 3000, "--timeout", "0", code=NOTHING_DONE)
 
+    def test_time_limits_near_the_end_of_all_numbers(self):
+        self.create()
+        for text in ("forever", "9223372036854775807ns", "2562047h", "106751d"):
+            self.publish("x\n", "--timeout", text, code=USAGE if text.endswith("d") else 0)
+        for text in ("9223372036854775808ns", "2562048h", "99999999999999999999s"):
+            self.publish("x\n", "--timeout", text, code=USAGE)
+        self.assertEqual(self.consume("g").stdout, "x\n" * 3)
+
     def test_a_full_queue_goes_on_when_there_is_room(self):
         self.create("--group", "g")
         text = b"".join(b"%d %s\n" % (i, b"x" * 1000) for i in range(1000))

@@ -172,7 +172,9 @@ Rows group_rows(const Context& context, const Ring& ring, const Survey& seen) {
             }
             open_dead = open;
         }
-        const std::uint64_t accepted = format::accepted_wall_ns(ring.super(), c.oldest_accepted, now.wall_ns);
+        const std::uint64_t accepted = c.oldest_unsettled == format::nowhere
+                                           ? 0
+                                           : format::accepted_wall_ns(ring.super(), c.oldest_accepted, now.wall_ns);
         const Cell age = accepted == 0 ? Cell{} : age_cell(now.wall_ns > accepted ? now.wall_ns - accepted : 0);
         const Cell redelivered =
             g.delivered == 0 ? Cell{}
