@@ -54,6 +54,16 @@ Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) 
     return out;
 }
 
+/// The filter's choice among the open ones; `max` counts those only.
+Result<std::vector<DeadLetter>> DeadLettersCore::open_letters(DeadFilter filter) const {
+    const std::uint64_t max = std::exchange(filter.max, ~std::uint64_t{0});
+    auto letters = list(filter);
+    if (!letters) return letters;
+    std::erase_if(*letters, [](const DeadLetter& d) { return d.state != DeadState::open; });
+    if (letters->size() > max) letters->resize(max);
+    return letters;
+}
+
 Result<ProducerCore*> DeadLettersCore::producer() {
     if (producer_ != nullptr) return producer_;
     auto made = ProducerCore::create(a_, {.name = "redrive"});
@@ -133,7 +143,7 @@ Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d)
 
 Result<Redriven> DeadLettersCore::redrive(const DeadFilter& filter, bool execute) {
     if (auto ok = a_->usable(); !ok) return tl::unexpected(ok.error());
-    auto letters = list(filter);
+    auto letters = open_letters(filter);
     if (!letters) return tl::unexpected(letters.error());
     // The producer's place, and with one producer its role, are held no longer than this call.
     struct Done {
@@ -145,7 +155,6 @@ Result<Redriven> DeadLettersCore::redrive(const DeadFilter& filter, bool execute
     Redriven sum;
     bool stopped = false;
     for (const auto& d : *letters) {
-        if (d.state != DeadState::open) continue;
         if (stopped) {
             ++sum.skipped;
             continue;
@@ -167,11 +176,10 @@ Result<Redriven> DeadLettersCore::redrive(const DeadFilter& filter, bool execute
 Result<Redriven> DeadLettersCore::discard(const DeadFilter& filter, std::string_view reason, bool execute) {
     if (auto ok = a_->usable(); !ok) return tl::unexpected(ok.error());
     if (reason.empty()) return fail(Errc::invalid_argument, "a discard needs a reason");
-    auto letters = list(filter);
+    auto letters = open_letters(filter);
     if (!letters) return tl::unexpected(letters.error());
     Redriven sum;
     for (const auto& d : *letters) {
-        if (d.state != DeadState::open) continue;
         if (execute) {
             flow::Leased lease;
             std::uint64_t former = 0;

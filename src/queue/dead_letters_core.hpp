@@ -26,6 +26,7 @@ public:
     Result<Redriven> discard(const DeadFilter& filter, std::string_view reason, bool execute);
 
 private:
+    Result<std::vector<DeadLetter>> open_letters(DeadFilter filter) const;
     enum class Moved { yes, skipped, no_credit };
     Result<Moved> redrive_one(const DeadLetter& letter);
     Result<ProducerCore*> producer();

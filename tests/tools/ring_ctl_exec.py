@@ -221,7 +221,7 @@ class Signals(RingCtlTest):
         self.publish("a\n")
         go_on = self.home / "go-on"
         os.mkfifo(go_on)
-        # A session of its own, so that the whole foreground group can be signalled as a terminal does it.
+        # Apart from this test, so that its whole foreground group can be signalled as a terminal does it.
         reader = self.start("consume", self.queue, "--group", "g", "--exec", f"echo began; read x < {go_on}; echo ended",
                             start_new_session=True)  # fmt: skip
         self.assertEqual(reader.stdout.readline(), b"began\n")

@@ -117,7 +117,7 @@ T value_of(const std::string& directory, Result<T>&& result) {
 
 void make_queue(const std::string& directory, const QueueOptions& options) {
     Queue queue = value_of(directory, Queue::create(directory, options));
-    GroupOptions group{{}, Start::earliest(), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+    GroupOptions group{.start = Start::earliest()};
     group.mode = GroupMode::exclusive;
     value_of(directory, queue.create_group(auditors_group, group));
     group.mode = GroupMode::shared;

@@ -75,8 +75,7 @@ private:
         const auto paragraph = parse_paragraph(text);
         if (!paragraph) {
             book.rejected.fetch_add(1);
-            settle(message.reject(
-                {.code = "malformed", .type = {}, .stage = "parse", .message = paragraph.error(), .detail = {}}));
+            settle(message.reject({.code = "malformed", .stage = "parse", .message = paragraph.error()}));
             return;
         }
         book.store(examine(text, *paragraph, scene_.names));

@@ -16,15 +16,10 @@
 
 namespace rondo::ctl {
 
-/// All unset. Spelled out, because g++ warns of members that an initialiser leaves out.
-inline GroupOptions unset_group_options() {
-    return {{}, Start::earliest(), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
-}
-
 struct GroupArgs {
     std::string directory;
     std::string group;
-    GroupOptions options = unset_group_options();
+    GroupOptions options{.start = Start::earliest()};
 };
 
 struct CreateArgs {
