@@ -266,10 +266,13 @@ TEST_CASE("the identity is that of the message and the group, and nothing else")
         CHECK(dead_entry_identity(test::encoded(other)) != identity);
     }
     CHECK_FALSE(dead_entry_identity({}).has_value());
-    ByteVector other_version = test::encoded(e);
-    other_version[4] = std::byte{2};
-    CHECK_FALSE(dead_entry_identity(other_version).has_value());
-    other_version.resize(sizeof(DeadEntryHead) - 1);
-    CHECK_FALSE(dead_entry_identity(other_version).has_value());
+    ByteVector bytes = test::encoded(e);
+    bytes[4] = std::byte{2};
+    CHECK_FALSE(dead_entry_identity(bytes).has_value());
+    bytes[4] = std::byte{1};
+    bytes.resize(sizeof(DeadEntryHead));
+    CHECK(dead_entry_identity(bytes) == identity);
+    bytes.resize(sizeof(DeadEntryHead) - 1);
+    CHECK_FALSE(dead_entry_identity(bytes).has_value());
     CHECK_FALSE(dead_entry_identity(ByteVector(4096)).has_value());
 }

@@ -34,11 +34,28 @@ TEST_CASE("numbers, addresses and identifiers do not tell causes apart; words do
     CHECK(fingerprint("123e4567-e89b-12d3-a456-42661417400") == fingerprint("1-2-3-4-5"));
     CHECK(fingerprint("could not find the price of this one order") !=
           fingerprint("could not read the buyer of this new order"));
+    CHECK(fingerprint("id abcdefab-cdef-abcd-efab-cdefabcdefab x") == fingerprint("id 1 x"));
     CHECK(fingerprint("") != fingerprint("x"));
     CHECK(fingerprint("no price") != fingerprint("no name"));
     CHECK(fingerprint("added") != fingerprint("faded"));
     CHECK(fingerprint("job died") != fingerprint("job7 died"));
     CHECK(fingerprint("x\xc3\xa9") != fingerprint("x\xc3\xa8"));
+
+    // Hexadecimal ends at f, a word at z; 0x alone is no address.
+    for (const char* number : {"1f", "2a", "3F", "4A", "af1", "AF1", "Aab1", "0xf", "0XF", "09"}) {
+        CAPTURE(number);
+        CHECK(fingerprint(number) == fingerprint("1"));
+    }
+    for (const char* word : {"1g", "1G", "g1", "zab1", "Zab1", "zz1", "0zab", "0x", "x1", "ab", "0xg", "ab_"}) {
+        CAPTURE(word);
+        CHECK(fingerprint(word) != fingerprint("1"));
+    }
+    CHECK(fingerprint("job7") != fingerprint("run7"));
+    CHECK(fingerprint("1g") != fingerprint("1h"));
+    CHECK(fingerprint("zab1") != fingerprint("z1"));
+    CHECK(fingerprint("Zab1") != fingerprint("Z1"));
+    CHECK(fingerprint("0x") == fingerprint("1x"));
+    CHECK(fingerprint("x12y345") == fingerprint("x1y2"));
 
     const auto of = [](DeadReason reason, const char* type, const char* code, const char* stage) {
         return fingerprint_of(reason, type, code, stage, "m");
