@@ -146,7 +146,7 @@ struct alignas(128) Handle {
     Half group_life;   // consumers: its life
     Word borrow;       // consumers: lowest position whose bytes it may still read, or `nowhere`
     Half waiting;      // Waiting
-    Half reserved0;
+    Half serial;       // whoever takes the handle: one more each time
     Word waiting_since_ns;  // monotonic
     std::array<std::atomic<char>, name_bytes> name;
     Word reserved1[3];
@@ -257,7 +257,7 @@ struct RecordHeader {
     std::uint32_t checksum;
     std::uint32_t durable_lag;  // reserved: position - durable at commit
     std::uint32_t accepted;     // 4 ms units since time_base, modulo 2^32; 0 when timestamps are off
-    std::uint16_t producer;     // handle index, for people
+    std::uint16_t producer;     // handle index : 11 | its serial : 5, for people
     std::uint16_t epoch;
 };
 static_assert(sizeof(RecordHeader) == header_bytes && offsetof(RecordHeader, head) == 8 &&

@@ -46,14 +46,17 @@ bool DeadRing::contains(const format::DeadIdentity& identity, Seq from) const {
     return false;
 }
 
-/// Name of the producer whose handle a record names, if that handle is still a producer's.
-std::string_view DeadRing::producer_name(std::uint16_t index, std::array<char, format::name_bytes>& out) const {
+/// Name of the producer that a record names, if its handle is still the same producer's.
+std::string_view DeadRing::producer_name(std::uint16_t producer, std::array<char, format::name_bytes>& out) const {
+    const std::uint32_t index = format::producer_handle(producer);
     if (index >= handles_.size()) return {};
     const auto& h = handles_[index];
     // ORD(handle.owner): acquire; pairs with take_handle().
     if (format::owner_low(h.owner.load(std::memory_order_acquire)) !=
         static_cast<std::uint32_t>(format::HandleKind::producer))
         return {};
+    // ORD(none): published by the owner word.
+    if ((h.serial.load(std::memory_order_relaxed) & 31) != format::producer_serial(producer)) return {};
     std::size_t n = 0;
     for (; n < out.size(); ++n) {
         // ORD(none): for people; published by the owner word.

@@ -61,7 +61,7 @@ public:
 
 private:
     bool claim(std::uint64_t k, ring::Claimed& out, bool& full);
-    std::string_view producer_name(std::uint16_t index, std::array<char, format::name_bytes>& out) const;
+    std::string_view producer_name(std::uint16_t producer, std::array<char, format::name_bytes>& out) const;
 
     ring::RingView ring_{};
     std::span<format::Group> groups_{};

@@ -189,7 +189,8 @@ ExclusiveGroup::Settled ExclusiveGroup::fail_first(const Failure& f, const Clock
     ring::RecordView r{};
     if (ring::peek(ring_, o.position, r) != ring::Peek::record) return Settled::stale;
     auto& note = note_for(o.position);
-    const bool last = f.outcome == Outcome::rejected || policy_.spent(o.attempts);
+    const bool tried = f.outcome != Outcome::released;  // otherwise only its age can end it
+    const bool last = f.outcome == Outcome::rejected || (tried && policy_.spent(o.attempts));
     const std::uint64_t wait = last ? 0 : f.delay_ns ? *f.delay_ns : policy_.backoff_after(o.attempts, rng_);
     note_attempt(note, o.attempts, f, wait);
     const bool old = too_old(note, now);

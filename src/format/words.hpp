@@ -109,6 +109,13 @@ constexpr RecordHead unpack_head(std::uint64_t word) {
             static_cast<RecordType>(word >> 48 & 0xff), static_cast<std::uint8_t>(word >> 56)};
 }
 
+/// Which producer wrote a record: handle index and the low bits of the handle's serial.
+constexpr std::uint16_t pack_producer(std::uint32_t handle, std::uint32_t serial) {
+    return static_cast<std::uint16_t>((serial & 31) << 11 | (handle & 2047));
+}
+constexpr std::uint32_t producer_handle(std::uint16_t producer) { return producer & 2047; }
+constexpr std::uint32_t producer_serial(std::uint16_t producer) { return producer >> 11; }
+
 // ---- lease entries -------------------------------------------------------------------------------------------
 
 struct LeaseWord {

@@ -69,7 +69,7 @@ Result<void> Attachment::open_files(const std::string& directory) {
     // Gone while the main ring is there: a destroy is under way.
     const auto other = [&](RingFile& ring, std::string_view name, format::RingKind kind) -> Result<void> {
         auto ok = open_ring(ring, name, kind, false);
-        if (!ok) return ok;
+        if (!ok) return missing_beside_main(ok.error());
         if (ring.super.queue_uuid != main_.super.queue_uuid)
             return fail(Errc::corrupt, "the files in this directory belong to different queues");
         return {};
@@ -77,6 +77,14 @@ Result<void> Attachment::open_files(const std::string& directory) {
     if (auto ok = other(retry_, queue::retry_name, format::RingKind::retry); !ok) return ok;
     if (auto ok = other(dead_, queue::dead_name, format::RingKind::dead); !ok) return ok;
     return open_dead_table();
+}
+
+/// Destroy takes the main ring's name away first: if it is still there, the other file is simply missing.
+Result<void> Attachment::missing_beside_main(const Error& error) const {
+    if (error.code != Errc::not_found) return tl::unexpected(error);
+    const auto named = os::info_at(dir_.get(), queue::main_name);
+    if (named && named->inode == main_.super.inode) return fail(Errc::corrupt, "a file of the queue is missing");
+    return tl::unexpected(error);
 }
 
 Result<void> Attachment::open_ring(RingFile& ring, std::string_view name, format::RingKind kind, bool prefault) {
@@ -105,7 +113,7 @@ Result<void> Attachment::open_ring(RingFile& ring, std::string_view name, format
 
 Result<void> Attachment::open_dead_table() {
     auto fd = os::open_file(dir_.get(), queue::dead_lease_name, os::Access::read_write);
-    if (!fd) return tl::unexpected(fd.error());
+    if (!fd) return missing_beside_main(fd.error());
     auto info = os::info(fd->get());
     if (!info) return tl::unexpected(info.error());
     const auto l = format::lease_layout_of(dead_.super.slot_count);
@@ -257,6 +265,8 @@ Result<std::uint32_t> Attachment::take_handle(format::HandleKind kind, std::stri
         h.group.store(group ? group->index : ~0U, std::memory_order_relaxed);
         h.group_life.store(group ? group->life : 0, std::memory_order_relaxed);
         h.waiting.store(0, std::memory_order_relaxed);
+        h.serial.store(h.serial.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        // ORD(none): as above.
         h.in_flight.store(0, std::memory_order_relaxed);
         // ORD(none): as above.
         h.last_seq.store(format::nowhere, std::memory_order_relaxed);

@@ -70,7 +70,10 @@ Result<void> ProducerCore::take_role(Attachment& a, std::uint32_t handle) {
 }
 
 ProducerCore::ProducerCore(std::shared_ptr<Attachment> a, std::uint32_t handle)
-    : a_(std::move(a)), handle_(handle), ring_(ring::MpmcRing<>(a_->main().view, a_->id())) {
+    : a_(std::move(a)), handle_(handle),
+      // ORD(none): this participant's own handle.
+      tag_(format::pack_producer(handle, a_->handles()[handle].serial.load(std::memory_order_relaxed))),
+      ring_(ring::MpmcRing<>(a_->main().view, a_->id())) {
     if (a_->main().super.producers == format::Producers::one) {
         ring::SpscRing<> ring(a_->main().view);
         ring.take_over();
@@ -212,7 +215,7 @@ void ProducerCore::write(Seq at, std::uint64_t slots, const Record& r, Bytes pay
     ring::write_body(view(), at, extensions, payload);
     ring::write_header(view(), at,
                        {static_cast<std::uint32_t>(payload.size()), slots, format::RecordType::message, flags},
-                       {accepted_now(), static_cast<std::uint16_t>(handle_)}, r.extension_bytes + payload.size());
+                       {accepted_now(), tag_}, r.extension_bytes + payload.size());
 }
 
 /// After the stamp of a claim's first record: the one producer's tail, and the sleepers.
@@ -321,7 +324,7 @@ Result<Published> ProducerCore::commit(std::size_t used) {
     const std::uint8_t flags = c.extension_bytes != 0 ? format::flag_extensions : std::uint8_t{0};
     ring::write_header(view(), c.place.position,
                        {static_cast<std::uint32_t>(used), c.place.slots, format::RecordType::message, flags},
-                       {c.accepted, static_cast<std::uint16_t>(handle_)}, c.extension_bytes + used);
+                       {c.accepted, tag_}, c.extension_bytes + used);
     ring::put_stamp(view(), c.place.position);
     stamped(c.place);
     const auto published = done(c.place.position, 1);

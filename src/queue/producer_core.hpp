@@ -60,6 +60,7 @@ private:
 
     std::shared_ptr<Attachment> a_;
     std::uint32_t handle_;
+    std::uint16_t tag_;  // in each record: which producer
     std::variant<ring::MpmcRing<>, ring::SpscRing<>> ring_;
     std::uint64_t operations_ = 0;
 
