@@ -149,12 +149,13 @@ bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
     if (!change(p, out.word, {lap1, EntryState::handed, me_, std::min(attempts + 1, format::max_attempts)}))
         return false;
     // What lies at the hint or behind it is untouched, by definition: it moves over this one.
-    for (Seq h = hint(); h <= p; h = hint()) {
+    std::uint64_t steps = 0;
+    for (Seq h = hint(); h <= p && steps < ring_.slots; h = hint(), ++steps) {
         ring::RecordView r{};
         // ORD(ring.claim): acquire; pairs with claim_at(). Somebody is writing the record at the hint.
         const auto claim = format::unpack_claim(ring_.claim(h).load(std::memory_order_acquire));
         const bool here = ring::peek(ring_, h, r) == ring::Peek::record;
-        if (!here && claim.lap1 != ring_.lap1(h)) break;
+        if (!here && (claim.lap1 != ring_.lap1(h) || claim.slots == 0)) break;
         move_hint(h, here ? r.head.slots : claim.slots);
     }
     return true;

@@ -205,7 +205,9 @@ ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint64_t mono_ns, std::ui
     s.started_ns = now.wall_ns;
     // The cursor holds the bytes as long as the group and this ownership last; the borrow also beyond.
     // ORD(handle.borrow): release; pairs with settled_floor().
-    if (in_use_ == 1) handle().borrow.store(h.position, std::memory_order_release);
+    // ORD(none): only this consumer writes it.
+    if (handle().borrow.load(std::memory_order_relaxed) > h.position)
+        handle().borrow.store(h.position, std::memory_order_release);
     s.word = h.session;
     s.record = h.record;
     attempts = h.attempts;

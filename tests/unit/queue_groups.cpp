@@ -571,6 +571,28 @@ TEST_CASE("what is in hand when its group is deleted is stale, and stays readabl
     }
 }
 
+TEST_CASE("a message that came again while later ones were kept stays readable, too, when its group is deleted") {
+    Fixture f;
+    auto other = f.queue.consumer("other", earliest()).value();
+    auto o = earliest(GroupMode::exclusive);
+    o.backoff_initial = 0ns;
+    auto c = f.queue.consumer("g", o).value();
+    f.publish("first");
+    f.publish("second");
+    Message first = c.try_receive().value();
+    Message stale = c.try_receive().value();
+    CHECK(first.nack({}, 0ns));
+    first = c.receive(20s).value();
+    CHECK(text(first.payload()) == "first");
+    REQUIRE(f.queue.delete_group("g", Force::yes));
+    for (int lap = 0; lap < 2; ++lap) {
+        f.fill();
+        (void)drain(other);
+    }
+    CHECK(text(first.payload()) == "first");
+    CHECK(text(stale.payload()) == "second");
+}
+
 TEST_CASE("a deleted group's batch hands over nothing more") {
     for (const auto mode : {GroupMode::shared, GroupMode::exclusive}) {
         CAPTURE(static_cast<int>(mode));
