@@ -24,8 +24,8 @@ public:
         : path_("/dev/shm/rondo-bench-" + std::to_string(getpid())),
           queue_(create(path_, producers, capacity)),
           consumer_(queue_.consumer("bench", {.mode = mode, .start = rondo::Start::earliest(),
-                                              .backoff_initial = rondo::Duration::zero(),
-                                              .max_deliveries = -1}).value()),
+                                              .max_deliveries = -1,
+                                              .backoff_initial = rondo::Duration::zero()}).value()),
           producer_(queue_.producer().value()) {}
     Fixture(const Fixture&) = delete;
     Fixture& operator=(const Fixture&) = delete;
