@@ -123,9 +123,8 @@ Range range_of(const HotValues& hot, std::uint64_t slots) {
 MessageStatus status_of(const GroupInfo& group, const LeaseBytes* table, const RecordInfo& record,
                         const std::optional<OnlyGroup>& only, std::uint64_t slots, const Now& now) {
     MessageStatus s;
-    if (record.state != RecordState::message || (only && (only->group != group.index || only->life != group.life))) {
-        s.state = MessageState::not_for_group;
-    } else if (group.cursor == nowhere) {
+    const bool foreign = only && (only->group != group.index || only->life != group.life);
+    if (record.state != RecordState::message || foreign || group.cursor == nowhere) {
         s.state = MessageState::not_for_group;
     } else if (record.position < group.cursor) {
         if (group.mode == GroupMode::shared) s = shared_status(group, table, record.position, slots, now);

@@ -33,6 +33,7 @@ DeadLettersCore::DeadLettersCore(std::shared_ptr<Attachment> a)
     : a_(std::move(a)), group_(a_->dead().view, a_->dead().groups()[0], 0, 1, a_->dead_table(), a_->id()) {}
 
 Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) const {
+    if (a_->detached()) return fail(Errc::detached, "this process was forked from the one that opened the queue");
     std::vector<DeadLetter> out;
     if (filter.max == 0) return out;
     const auto ring = format::ring_bytes(a_->dead().mapping.bytes(), a_->dead().super);

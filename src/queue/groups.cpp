@@ -185,6 +185,7 @@ Result<GroupRef> Attachment::create_group(std::string_view name, const GroupOpti
 Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view name, const GroupOptions& options) {
     auto& g = groups()[index];
     const auto& v = main_.view;
+    advance_credit();  // before the pin: where the limit moves, its join generations begin anew
     const GroupRef ref{index, life_of(g) + 1};
     put(g.life, ref.life);
     set_state(g, GroupState::creating);  // killed from here on: repair_groups() frees it again

@@ -217,6 +217,7 @@ std::string Attachment::explain(const Error& error) {
     if (error.code != Errc::timeout && error.code != Errc::no_credit && error.code != Errc::would_deadlock &&
         error.code != Errc::role_taken)
         return out;
+    if (detached()) return out;  // a forked child has no mapping to look at
     const auto ring = format::ring_bytes(main_.mapping.bytes(), main_.super);
     if (error.code == Errc::role_taken) {
         // ORD(none): for people.

@@ -114,7 +114,15 @@ Error ProducerCore::refused(Error e) {
 
 Result<ProducerCore::Record> ProducerCore::plan(std::size_t payload_bytes, const PublishOptions& o) const {
     format::Extensions e;
-    if (!plain(o)) {
+    const bool no_options = plain(o);
+    if (no_options && a_->main().super.timestamps != format::Timestamps::exact) {
+        if (payload_bytes > a_->main().super.max_record_bytes - format::header_bytes)
+            return fail(Errc::too_large, "larger than max_record_bytes of this queue");
+        Record r;
+        r.slots = format::round_up_slots(format::slots_for(0, payload_bytes));
+        return r;
+    }
+    if (!no_options) {
         if (auto ok = format::check_publish_options(o); !ok) return tl::unexpected(ok.error());
         e.key = o.key;
         e.type = o.type;

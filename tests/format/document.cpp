@@ -105,7 +105,7 @@ TEST_CASE("participants and handles are as documented") {
                  RONDO_FIELD(group_life),
                  RONDO_FIELD(borrow),
                  RONDO_FIELD(waiting),
-                 RONDO_FIELD(reserved0),
+                 RONDO_FIELD(serial),
                  RONDO_FIELD(waiting_since_ns),
                  RONDO_FIELD(name),
                  RONDO_FIELD(reserved1),

@@ -95,6 +95,11 @@ public:
         commit(p, k, payload);
         return p;
     }
+    std::vector<Seq> publish_many(std::size_t n, std::uint64_t k = 1) {
+        std::vector<Seq> all(n);
+        for (Seq& p : all) p = publish(k);
+        return all;
+    }
     Seq publish_for(std::uint32_t group, std::uint32_t life) {
         format::Extensions e;
         e.only_group = group;

@@ -158,8 +158,7 @@ TEST_CASE("with a single producer a missing record ends the walk") {
 
 TEST_CASE("a walk that was overtaken goes on at the floor") {
     HandRing r;
-    std::vector<Seq> all;
-    for (int i = 0; i < 10; ++i) all.push_back(r.publish());
+    const auto all = r.publish_many(10);
     RecordWalk walk(r.ring, 0, r.tail());
     CHECK(walk.next()->position == all[0]);
     r.set_floor(all[6]);
@@ -212,8 +211,7 @@ TEST_CASE("a copied record is the record, unless producers took it back meanwhil
 
 TEST_CASE("an exclusive group: behind the cursor settled, handed over in flight, the rest ready") {
     HandRing r;
-    std::vector<Seq> p;
-    for (int i = 0; i < 6; ++i) p.push_back(r.publish());
+    const auto p = r.publish_many(6);
     auto& g = r.make_group(1, GroupMode::exclusive, p[1]);
     g.handed.store(p[3]);
     CHECK(status(r, 1, p[0]).state == MessageState::settled);
@@ -242,8 +240,7 @@ TEST_CASE("an exclusive group: behind the cursor settled, handed over in flight,
 
 TEST_CASE("an exclusive group that backs off has one scheduled message and nothing in flight") {
     HandRing r;
-    std::vector<Seq> p;
-    for (int i = 0; i < 4; ++i) p.push_back(r.publish());
+    const auto p = r.publish_many(4);
     auto& g = r.make_group(0, GroupMode::exclusive, p[0]);
     r.make_handle(0, 2, HandleKind::consumer, 0);
     r.handles[0].in_flight.store(1);
@@ -270,8 +267,7 @@ TEST_CASE("an exclusive group that backs off has one scheduled message and nothi
 
 TEST_CASE("a shared group: what each entry says") {
     HandRing r;
-    std::vector<Seq> p;
-    for (int i = 0; i < 12; ++i) p.push_back(r.publish());
+    const auto p = r.publish_many(12);
     auto& g = r.make_group(2, GroupMode::shared, p[0]);
     g.hint.store(p[10]);
     const std::uint64_t future = 1'020'000;  // 102 s in units of 100 us
@@ -352,8 +348,7 @@ TEST_CASE("another group's copy is nobody else's message") {
 
 TEST_CASE("pinned is what all have settled behind something that somebody has not") {
     HandRing r;
-    std::vector<Seq> p;
-    for (int i = 0; i < 5; ++i) p.push_back(r.publish(2));
+    const auto p = r.publish_many(5, 2);
     auto& g = r.make_group(0, GroupMode::shared, p[0]);
     g.hint.store(r.tail());
     for (const std::size_t i : {1U, 3U}) r.lease(0, p[i], EntryState::settled, 0, 1);

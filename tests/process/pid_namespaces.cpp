@@ -8,6 +8,7 @@
 
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ int in_new_namespace(Count& host_pid, const std::function<int()>& body) {
     const pid_t inner = fork();
     if (inner < 0) return not_allowed;
     if (inner == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         int code = 125;
         try {
             code = body();

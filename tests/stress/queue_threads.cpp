@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Copyright the rondo authors
-// ctest: TIMEOUT 120 SANITIZE tsan asan
+// ctest: TIMEOUT 120
 //
 // Producers and consumers of one Queue in threads of one process and one mapping, so that the race detector sees all
 // of them: nothing lost, repeated, out of order or torn, while others look at the queue and make and delete groups.

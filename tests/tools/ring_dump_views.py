@@ -166,6 +166,34 @@ class Quiet(RingDumpTest):
             with self.subTest(arguments=arguments):
                 self.error(*arguments, code=USAGE)
 
+    def test_sizes_and_durations(self):
+        for text in ("0", "250us", "3ms", "1h30m", "2h5m3s", "forever", "1000000h"):
+            self.dump("inflight", "--idle", text)
+        for text in ("", "1", "1x", "1.5s", "1s1h", "1s1s", "s", "-1s", "1 s", "9999999999h", "99999999999999999999s"):
+            self.error("inflight", f"--idle={text}", code=USAGE)
+        for text in ("0", "17", "1KiB", "2MiB", "3GiB"):
+            self.dump("records", "--payload", "hex", "--max-payload", text)
+        for text in ("", "1MB", "1kib", "1.5MiB", "-1", "+1", "KiB", "0x10", "99999999999GiB", "99999999999999999999"):
+            self.error("records", f"--max-payload={text}", code=USAGE)
+
+    def test_keys_follow_the_rules(self):
+        names = {"billing", "ship", "audit"}
+        for view in (*VIEWS, "dlq-entry"):
+            arguments = ("dlq", "0") if view == "dlq-entry" else (view,)
+            for row in self.rows(*arguments):
+                for key, value in row.items():
+                    if key.removesuffix("_state") in names:
+                        continue
+                    self.assertRegex(key, r"^[a-z][a-z0-9_]*$")
+                    if key.endswith("_at") or key in ("first_seen", "last_seen", "last_ack", "not_before"):
+                        self.assertTrue(value is None or re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", value), key)
+                    if key.endswith("_seconds"):
+                        self.assertTrue(value is None or isinstance(value, float), key)
+                    if key.endswith("bytes"):
+                        self.assertIsInstance(value, int)
+                    self.assertNotIn("head", key.split("_"))
+                    self.assertNotEqual(key, "pending")
+
     def test_what_is_not_there(self):
         self.error("groups", "-g", "nobody", code=NOT_FOUND)
         self.error("groups", "-g", "", code=NOT_FOUND)

@@ -37,7 +37,7 @@ TEST_CASE("extensions and payload lie one behind the other, however they share t
             std::memset(m.view.at(p), 0xee, room);
             ring::write_body(m.view, p, e, b);
             const auto want = joined(e, b);
-            REQUIRE(std::memcmp(m.view.body(p), want.data(), want.size()) == 0);
+            REQUIRE(std::equal(want.begin(), want.end(), m.view.body(p)));
             // Neither the header before nor the bytes behind.
             for (std::size_t i = 0; i < format::header_bytes; ++i) REQUIRE(m.view.at(p)[i] == std::byte{0xee});
             for (std::size_t i = format::header_bytes + want.size(); i < room; ++i)

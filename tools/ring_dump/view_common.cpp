@@ -87,7 +87,7 @@ MessageParts message_parts(const Ring& ring, const format::RecordInfo& record, s
         return parts;
     }
     // Extensions are at most a few KiB; the payload as far as it is shown.
-    constexpr std::uint64_t extensions_max = 16 * 1024;
+    constexpr std::uint64_t extensions_max = std::uint64_t{16} << 10;
     const std::uint64_t wanted = std::min(max_payload, std::uint64_t{record.head.payload_bytes});
     const auto copy =
         format::copy_record(ring.bytes, record, format::header_bytes + (extended ? extensions_max : 0) + wanted);

@@ -351,6 +351,7 @@ Answer dead_letter_summary(const Context& context) {
                            column("SAMPLE-ID", Kind::count)};
     answer.rows.when_empty = "no dead letters";
     std::vector<const Cause*> sorted;
+    sorted.reserve(causes.size());
     for (const auto& [key, cause] : causes) sorted.push_back(&cause);
     std::stable_sort(sorted.begin(), sorted.end(), [](const Cause* a, const Cause* b) { return a->count > b->count; });
     for (const Cause* cause : sorted) {

@@ -40,6 +40,7 @@ void walk_state(const Context& context, const Ring& ring, MessageState wanted, A
     Seq from = hot->tail;
     for (const auto& g : groups) from = std::min(from, g.cursor);
     std::vector<const LeaseBytes*> tables;
+    tables.reserve(groups.size());
     for (const auto& g : groups) tables.push_back(format::table_of(context.source.tables(), ring.bytes, g));
     std::uint64_t unknown = 0;
     const auto end = format::walk_records(ring.bytes, std::max(floor, from), hot->tail, [&](const RecordInfo& record) {
