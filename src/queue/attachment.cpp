@@ -47,7 +47,8 @@ std::uint64_t thread_token() {
 Result<std::shared_ptr<Attachment>> Attachment::open(const std::string& directory, const OpenOptions& options) {
     std::shared_ptr<Attachment> a(new Attachment);
     a->options_ = options;
-    if (os::single_cpu()) a->options_.spin = {};
+    // On one core spinning only delays the one who is waited for; whoever sets a value knows better.
+    if (os::single_cpu() && options.spin == OpenOptions{}.spin) a->options_.spin = {};
     a->directory_ = directory;
     a->program_ = os::exe_name();
     a->pid_ = static_cast<std::uint32_t>(os::current_pid());
