@@ -38,7 +38,9 @@ QueueOptions options_of(const benchmark::State& state) {
     o.producers = state.range(1) == 1 ? Producers::one : Producers::many;
     return o;
 }
-GroupMode mode_of(const benchmark::State& state) { return state.range(1) == 0 ? GroupMode::exclusive : GroupMode::shared; }
+GroupMode mode_of(const benchmark::State& state) {
+    return state.range(1) == 0 ? GroupMode::exclusive : GroupMode::shared;
+}
 
 void publish(benchmark::State& state) {
     const auto size = static_cast<std::size_t>(state.range(0));
@@ -46,11 +48,12 @@ void publish(benchmark::State& state) {
     std::vector<std::byte> buffer(size);
     const std::uint64_t n = round_of(size);
     std::uint64_t at = 0;
-    rounds(state, nothing, [&] { return bed.publish(buffer, at, n); },
-           [&] {
-               at += n;
-               return bed.drain(size, at - n, n);
-           });
+    rounds(
+        state, nothing, [&] { return bed.publish(buffer, at, n); },
+        [&] {
+            at += n;
+            return bed.drain(size, at - n, n);
+        });
     per_operation(state, n, size);
 }
 BENCHMARK(publish)->ArgNames({"bytes", "producers"})->ArgsProduct({{8, 64, 256, 1024, 16384}, {1, 2}})->UseManualTime();
@@ -157,14 +160,18 @@ void receive_ack(benchmark::State& state) {
     std::vector<std::byte> buffer(size);
     const std::uint64_t n = round_of(size);
     std::uint64_t at = 0;
-    rounds(state, [&] { return bed.publish(buffer, at, n); }, [&] { return bed.drain(size, at, n); },
-           [&] {
-               at += n;
-               return true;
-           });
+    rounds(
+        state, [&] { return bed.publish(buffer, at, n); }, [&] { return bed.drain(size, at, n); },
+        [&] {
+            at += n;
+            return true;
+        });
     per_operation(state, n, size);
 }
-BENCHMARK(receive_ack)->ArgNames({"bytes", "shared"})->ArgsProduct({{8, 64, 256, 1024, 16384}, {0, 1}})->UseManualTime();
+BENCHMARK(receive_ack)
+    ->ArgNames({"bytes", "shared"})
+    ->ArgsProduct({{8, 64, 256, 1024, 16384}, {0, 1}})
+    ->UseManualTime();
 
 void receive_batch_ack(benchmark::State& state) {
     const auto size = static_cast<std::size_t>(state.range(0));
@@ -242,7 +249,8 @@ void receive_release(benchmark::State& state) {
     if (!bed.publish(buffer, 1, 1)) return state.SkipWithError("not published");
     for (auto _ : state) {
         auto m = bed.consumer.try_receive();
-        if (!m || !check(m->payload(), 64, 1) || !m->release()) return state.SkipWithError("the message did not come again");
+        if (!m || !check(m->payload(), 64, 1) || !m->release())
+            return state.SkipWithError("the message did not come again");
     }
 }
 BENCHMARK(receive_release)->ArgNames({"", "shared"})->ArgsProduct({{0}, {0, 1}});
@@ -353,7 +361,11 @@ void create_delete_group(benchmark::State& state) {
     }
 }
 // Not for longer: a ring that stands still has 4095 generations of groups.
-BENCHMARK(create_delete_group)->ArgNames({"", "shared"})->ArgsProduct({{0}, {0, 1}})->Iterations(200)->Unit(benchmark::kMicrosecond);
+BENCHMARK(create_delete_group)
+    ->ArgNames({"", "shared"})
+    ->ArgsProduct({{0}, {0, 1}})
+    ->Iterations(200)
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 

@@ -50,10 +50,9 @@ inline bool check(std::span<const std::byte> bytes, std::size_t size, std::uint6
 struct Bed {
     explicit Bed(const QueueOptions& options = {}, GroupMode mode = GroupMode::exclusive)
         : queue(std::move(*Queue::create(dir.path(), options))),
-          consumer(std::move(*queue.consumer("bench", {.mode = mode,
-                                                       .start = Start::earliest(),
-                                                       .max_deliveries = -1,
-                                                       .backoff_initial = Duration::zero()}))),
+          consumer(std::move(*queue.consumer(
+              "bench",
+              {.mode = mode, .start = Start::earliest(), .max_deliveries = -1, .backoff_initial = Duration::zero()}))),
           producer(std::move(*queue.producer())) {}
 
     /// Publishes messages first .. first + n - 1. False if one was refused.
@@ -87,8 +86,8 @@ inline std::uint64_t round_of(std::size_t size) {
 
 /// What a benchmark with manual time reports for each operation of a round.
 inline void per_operation(benchmark::State& state, std::uint64_t operations, std::size_t bytes = 0) {
-    state.counters["op"] = benchmark::Counter(static_cast<double>(operations),
-                                              benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+    state.counters["op"] = benchmark::Counter(
+        static_cast<double>(operations), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
     if (bytes != 0) state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * operations * bytes));
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
+// Copyright the rondo authors
 #include "perf/ring_perf/physical.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/cpu.hpp"
 
@@ -14,81 +16,102 @@ struct alignas(128) Line {
     std::atomic<std::uint64_t> value{0};
 };
 
-constexpr std::uint64_t lines = 16384;  // 1 MiB
+constexpr std::size_t ring_bytes = std::size_t{1} << 20;
 
-struct Stream {
+struct Bare {
     Line written, read;
-    std::array<std::array<std::uint64_t, 8>, lines> data;
+    alignas(4096) std::byte data[ring_bytes];
 };
+
+/// Memory that is mapped once and used by all runs.
+Bare& bare() {
+    static auto* const b = new (shared_memory(sizeof(Bare))) Bare;
+    b->written.value.store(0);
+    b->read.value.store(0);
+    return *b;
+}
 
 }  // namespace
 
-double handoff_ns(Control& control, std::uint64_t rounds) {
-    static auto* line = new (shared_memory(sizeof(Line))) Line;
-    line->value.store(0);
-    const auto& done = run_pair(
+std::optional<double> handoff_ns(Control& control, std::uint64_t rounds) {
+    auto& line = bare().written.value;
+    const bool ok = run_pair(
         control,
-        [&](Control& c) {
-            const std::uint64_t start = now_ns();
-            for (std::uint64_t i = 1; i <= rounds; ++i) {
-                line->value.store(2 * i - 1, std::memory_order_release);
-                while (line->value.load(std::memory_order_acquire) != 2 * i) {}
-            }
-            c.ns = now_ns() - start;
+        [&] {
+            return [&](Control& c) {
+                std::vector<std::uint32_t> times(rounds);
+                for (std::uint64_t i = 1; i <= rounds; ++i) {
+                    const std::uint64_t begin = now_ns();
+                    line.store(2 * i - 1, std::memory_order_release);
+                    while (line.load(std::memory_order_acquire) != 2 * i) {
+                    }
+                    times[i - 1] = static_cast<std::uint32_t>(now_ns() - begin);
+                }
+                std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(rounds / 2), times.end());
+                c.quantiles_ns[0] = times[rounds / 2] / 2.0;
+            };
         },
-        [&](Control&) {
-            for (std::uint64_t i = 1; i <= rounds; ++i) {
-                while (line->value.load(std::memory_order_acquire) != 2 * i - 1) {}
-                line->value.store(2 * i, std::memory_order_release);
-            }
+        [&] {
+            return [&](Control&) {
+                for (std::uint64_t i = 1; i <= rounds; ++i) {
+                    while (line.load(std::memory_order_acquire) != 2 * i - 1) {
+                    }
+                    line.store(2 * i, std::memory_order_release);
+                }
+            };
         });
-    return static_cast<double>(done.ns) / static_cast<double>(rounds) / 2;
+    if (!ok) return std::nullopt;
+    return control.quantiles_ns[0];
 }
 
-double ideal_mps(Control& control, unsigned batch, double seconds) {
-    static auto* s = new (shared_memory(sizeof(Stream))) Stream;
-    s->written.value.store(0);
-    s->read.value.store(0);
-    constexpr std::uint64_t last = ~std::uint64_t{0};
-    const auto& done = run_pair(
+std::optional<double> ideal_rate(Control& control, std::size_t bytes, bool each, double seconds) {
+    auto& b = bare();
+    const std::size_t stride = bytes < 64 ? bytes : (bytes + 63) / 64 * 64;
+    const std::uint64_t slots = std::min<std::uint64_t>(ring_bytes / stride, 16384);
+    const std::uint64_t batch = each ? 1 : std::max<std::uint64_t>(4096 / stride, 1);
+    const bool ok = run_pair(
         control,
-        [&](Control&) {
-            const auto end = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-            std::uint64_t i = 0, freed = 0;
-            for (bool more = true; more;) {
-                more = now_ns() < end;
-                for (unsigned j = 0; j < 4096; ++i, ++j) {
-                    while (i - freed >= lines - batch) freed = s->read.value.load(std::memory_order_acquire);
-                    auto& line = s->data[i % lines];
-                    line.fill(i);
-                    if (!more && j == 4095) line[7] = last;
-                    if ((i + 1) % batch == 0) s->written.value.store(i + 1, std::memory_order_release);
-                }
-            }
-        },
-        [&](Control& c) {
-            std::uint64_t i = 0, seen = 0, wrong = 0;
-            const std::uint64_t start = now_ns();
-            for (bool more = true; more;) {
-                while ((seen = s->written.value.load(std::memory_order_acquire)) == i) rondo::base::pause();
-                for (; i < seen; ++i) {
-                    const auto& line = s->data[i % lines];
-                    std::uint64_t sum = 0;
-                    for (const auto w : line) sum |= w ^ i;
-                    if (line[7] == last) {
-                        more = false;
-                    } else {
-                        wrong += sum != 0 ? 1U : 0U;
+        [&] {
+            return [&](Control&) {
+                std::vector<std::byte> rest(bytes + 64, std::byte{0x5a});
+                Schedule schedule(seconds, bytes);
+                std::uint64_t i = 0, published = 0, freed = 0;
+                for (bool more = true; more;) {
+                    while (i - freed == slots) {
+                        freed = b.read.value.load(std::memory_order_acquire);
+                        if (i - freed == slots) rondo::base::pause();
+                    }
+                    const std::uint64_t head = schedule.head(i);
+                    auto* slot = b.data + i % slots * stride;
+                    std::memcpy(slot, &head, 8);
+                    std::memcpy(slot + 8, rest.data(), bytes - 8);
+                    ++i;
+                    more = (head & last_flag) == 0;
+                    if (i - published >= batch || !more) {
+                        b.written.value.store(i, std::memory_order_release);
+                        published = i;
                     }
                 }
-                s->read.value.store(i, std::memory_order_release);
-            }
-            c.ns = now_ns() - start;
-            c.count = i;
-            c.errors = wrong;
+            };
+        },
+        [&] {
+            return [&](Control& c) {
+                Tally tally(bytes);
+                std::uint64_t i = 0, seen = 0;
+                while (!tally.done()) {
+                    while ((seen = b.written.value.load(std::memory_order_acquire)) == i) rondo::base::pause();
+                    while (i != seen) {
+                        tally.take(b.data + i % slots * stride, bytes);
+                        ++i;
+                        if (i % batch == 0) b.read.value.store(i, std::memory_order_release);
+                    }
+                    b.read.value.store(i, std::memory_order_release);
+                }
+                tally.report(c);
+            };
         });
-    if (done.errors != 0) return 0;
-    return static_cast<double>(done.count) * 1e3 / static_cast<double>(done.ns);
+    if (!ok || control.ns == 0) return std::nullopt;
+    return static_cast<double>(control.messages) * 1e9 / static_cast<double>(control.ns);
 }
 
 }  // namespace perf

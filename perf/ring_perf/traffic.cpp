@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
+// Copyright the rondo authors
 #include "perf/ring_perf/traffic.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 namespace perf {
@@ -10,7 +14,7 @@ namespace perf {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr std::uint64_t last_flag = std::uint64_t{1} << 63;
+constexpr auto patience = 20s;
 
 /// A queue's directory of this process, removed at the end.
 class Directory {
@@ -21,153 +25,166 @@ public:
     ~Directory() { (void)rondo::Queue::destroy(path_, rondo::Force::yes); }
     const std::string& path() const { return path_; }
 
+    bool make(const rondo::QueueOptions& options, rondo::GroupMode mode) const {
+        auto queue = rondo::Queue::create(path_, options);
+        const bool ok = queue && queue->create_group("perf", {.mode = mode, .start = rondo::Start::earliest()});
+        if (!ok) std::fprintf(stderr, "ring-perf: cannot make a queue in %s\n", path_.c_str());
+        return ok;
+    }
+
 private:
     std::string path_;
 };
 
-std::uint64_t sum_of(rondo::Bytes bytes) {
-    std::uint64_t sum = 0, word = 0;
-    for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
-        std::memcpy(&word, bytes.data() + i, 8);
-        sum ^= word;
-    }
-    return sum;
-}
-
-rondo::OpenOptions polling_options(bool polling) {
+rondo::OpenOptions waiting(bool polling) {
     rondo::OpenOptions o;
     o.spin = polling ? rondo::forever : rondo::Duration::zero();
     return o;
 }
 
-void produce(const Work& w, const std::string& path, double seconds) {
-    auto queue = rondo::Queue::open(path, polling_options(true)).value();
-    auto producer = queue.producer().value();
-    std::vector<std::byte> payload(w.bytes * w.batch, std::byte{0x5a});
+struct Sender {
+    rondo::Queue queue;
+    rondo::Producer producer;
+    Sender(const std::string& path, bool polling)
+        : queue(rondo::Queue::open(path, waiting(polling)).value()), producer(queue.producer().value()) {}
+};
+struct Receiver {
+    rondo::Queue queue;
+    rondo::Consumer consumer;
+    Receiver(const std::string& path, bool polling)
+        : queue(rondo::Queue::open(path, waiting(polling)).value()), consumer(queue.consumer("perf").value()) {}
+};
+
+void produce(Sender& s, const Work& w, double seconds) {
+    std::vector<std::byte> buffer(w.bytes * w.batch, std::byte{0x5a});
+    rondo::PublishOptions options;
+    options.timeout = patience;
     std::vector<rondo::Outgoing> batch;
-    for (unsigned i = 0; i < w.batch; ++i) batch.push_back({{payload.data() + i * w.bytes, w.bytes}});
-    const rondo::PublishOptions options{.timeout = 60s};
-    for (auto& m : batch) m.options.timeout = 60s;
-    const std::uint64_t end = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-    std::uint64_t sequence = 0;
+    for (unsigned i = 0; i < w.batch; ++i) batch.push_back({{buffer.data() + i * w.bytes, w.bytes}, options});
+    Schedule schedule(seconds, w.bytes);
+    std::uint64_t number = 0;
     for (bool more = true; more;) {
-        more = now_ns() < end;
-        for (unsigned n = 0; n < 64; n += w.batch) {
-            for (unsigned i = 0; i < w.batch; ++i, ++sequence) {
-                const bool final = !more && n + i + 1 >= 64;
-                const std::uint64_t head = sequence | (final ? last_flag : 0);
-                std::memcpy(payload.data() + i * w.bytes, &head, 8);
-            }
-            if (w.batch == 1) {
-                (void)producer.publish(payload, options).value();
-            } else {
-                (void)producer.publish_batch(batch).value();
-            }
+        unsigned n = 0;
+        for (; n < w.batch && more; ++n) {
+            const std::uint64_t head = schedule.head(number++);
+            std::memcpy(buffer.data() + n * w.bytes, &head, 8);
+            more = (head & last_flag) == 0;
+        }
+        if (w.batch == 1) {
+            (void)s.producer.publish(buffer, options).value();
+        } else {
+            (void)s.producer.publish_batch(std::span(batch).first(n)).value();
         }
     }
 }
 
-void consume(const Work& w, const std::string& path, Control& c) {
-    auto queue = rondo::Queue::open(path, polling_options(true)).value();
-    auto consumer = queue.consumer("perf").value();
-    std::uint64_t expected = 0, sum = 0;
-    const std::uint64_t filler = w.bytes / 8 % 2 == 0 ? 0x5a5a5a5a5a5a5a5aU : 0;
-    bool more = true;
-    const auto take = [&](rondo::Message& m) {
-        std::uint64_t head = 0;
-        std::memcpy(&head, m.payload().data(), 8);
-        sum = sum_of(m.payload()) ^ head ^ filler;
-        if ((head & ~last_flag) != expected++ || m.payload().size() != w.bytes || sum != 0) ++c.errors;
-        more = (head & last_flag) == 0;
-        (void)m.ack();
-    };
-    const std::uint64_t start = now_ns();
-    while (more) {
+void consume(Receiver& r, const Work& w, Control& c) {
+    Tally tally(w.bytes);
+    while (!tally.done()) {
         if (w.batch == 1) {
-            auto m = consumer.receive(60s);
+            auto m = r.consumer.receive(patience);
             if (!m) break;
-            take(*m);
+            tally.take(m->payload().data(), m->payload().size());
+            if (!m->ack()) ++c.errors;
         } else {
-            auto b = consumer.receive_batch(w.batch, 60s);
+            auto b = r.consumer.receive_batch(w.batch, patience);
             if (!b) break;
-            while (auto* m = b->next()) take(*m);
+            while (auto* m = b->next()) {
+                tally.take(m->payload().data(), m->payload().size());
+                if (!m->ack()) ++c.errors;
+            }
         }
     }
-    c.ns = now_ns() - start;
-    c.count = expected;
-    if (more) ++c.errors;
+    tally.report(c);
 }
 
 }  // namespace
 
-double throughput_mps(Control& control, const Work& w, double seconds) {
-    const Directory dir("t");
-    {
-        rondo::QueueOptions o;
-        o.capacity_bytes = std::max<std::uint64_t>(std::uint64_t{2} << 20, 64 * w.bytes * w.batch);
-        o.producers = w.producers;
-        o.timestamps = w.timestamps;
-        auto queue = rondo::Queue::create(dir.path(), o).value();
-        const bool made = queue.create_group("perf", {.mode = w.mode, .start = rondo::Start::earliest()}).has_value();
-        if (!made) return 0;
-    }
-    const auto& done = run_pair(
-        control, [&](Control&) { produce(w, dir.path(), seconds); },
-        [&](Control& c) { consume(w, dir.path(), c); });
-    return done.errors != 0 || done.ns == 0 ? 0 : static_cast<double>(done.count) * 1e3 / static_cast<double>(done.ns);
+std::string Work::name() const {
+    return std::string(producers == rondo::Producers::one ? "one" : "many") + "/" +
+           (mode == rondo::GroupMode::exclusive ? "exclusive" : "shared") + "/" + std::to_string(bytes) +
+           (batch > 1 ? "/x" + std::to_string(batch) : "") +
+           (timestamps == rondo::Timestamps::off ? "/timestamps=off" : "");
 }
 
-Latency round_trip(Control& control, bool polling, std::uint64_t rounds) {
+std::optional<double> throughput(Control& control, const Work& w, const Options& options) {
+    const Directory dir("t");
+    rondo::QueueOptions o;
+    o.capacity_bytes = std::max<std::uint64_t>(options.capacity_bytes, 64 * w.bytes);
+    o.producers = w.producers;
+    o.timestamps = w.timestamps;
+    if (!dir.make(o, w.mode)) return std::nullopt;
+    const bool ok = run_pair(
+        control,
+        [&] {
+            auto s = std::make_shared<Sender>(dir.path(), true);
+            return [&w, s, &options](Control&) { produce(*s, w, options.seconds); };
+        },
+        [&] {
+            auto r = std::make_shared<Receiver>(dir.path(), true);
+            return [&w, r](Control& c) { consume(*r, w, c); };
+        });
+    if (!ok || control.ns == 0) return std::nullopt;
+    return static_cast<double>(control.messages) * 1e9 / static_cast<double>(control.ns);
+}
+
+std::optional<Latency> ping_pong(Control& control, bool polling, std::uint64_t rounds) {
     const Directory ping("a"), pong("b");
-    for (const auto* d : {&ping, &pong}) {
-        rondo::QueueOptions o;
-        o.capacity_bytes = std::uint64_t{256} << 10;
-        o.producers = rondo::Producers::one;
-        auto queue = rondo::Queue::create(d->path(), o).value();
-        if (!queue.create_group("perf", {.mode = rondo::GroupMode::exclusive, .start = rondo::Start::earliest()}))
-            return {};
-    }
-    const auto side = [&](Control& c, const std::string& out, const std::string& in, bool leads) {
-        auto out_queue = rondo::Queue::open(out, polling_options(polling)).value();
-        auto in_queue = rondo::Queue::open(in, polling_options(polling)).value();
-        auto producer = out_queue.producer().value();
-        auto consumer = in_queue.consumer("perf").value();
-        std::array<std::byte, 64> payload{};
-        std::vector<std::uint64_t> times;
-        times.reserve(leads ? rounds : 0);
-        for (std::uint64_t i = 0; i < rounds; ++i) {
-            const std::uint64_t start = leads ? now_ns() : 0;
-            if (leads) {
-                std::memcpy(payload.data(), &i, 8);
-                (void)producer.publish(payload).value();
-            }
-            auto m = consumer.receive(60s);
-            if (!m || std::memcmp(m->payload().data(), &i, 8) != 0) {
-                ++c.errors;
-                return;
-            }
-            std::memcpy(payload.data(), m->payload().data(), 64);
-            (void)m->ack();
-            if (leads) {
-                times.push_back(now_ns() - start);
-            } else {
-                (void)producer.publish(payload).value();
-            }
-        }
-        if (!leads) return;
-        std::sort(times.begin(), times.end());
-        const auto at = [&](double q) { return times[static_cast<std::size_t>(q * static_cast<double>(times.size() - 1))]; };
-        c.quantiles_ns[0] = at(0.5);
-        c.quantiles_ns[1] = at(0.99);
-        c.quantiles_ns[2] = at(0.999);
-        c.quantiles_ns[3] = times.back();
-        c.count = times.size();
+    rondo::QueueOptions o;
+    o.capacity_bytes = std::uint64_t{256} << 10;
+    o.producers = rondo::Producers::one;
+    if (!ping.make(o, rondo::GroupMode::exclusive) || !pong.make(o, rondo::GroupMode::exclusive)) return std::nullopt;
+    struct Player {
+        Sender out;
+        Receiver in;
     };
-    const auto& done = run_pair(
-        control, [&](Control& c) { side(c, ping.path(), pong.path(), true); },
-        [&](Control& c) { side(c, pong.path(), ping.path(), false); });
-    const auto half = [&](int i) { return static_cast<double>(done.quantiles_ns[i]) / 2; };
-    return {half(0), half(1), half(2), half(3), done.errors == 0 && done.count == rounds};
+    const auto exchange = [](Player& p, std::array<std::uint64_t, 8>& words, std::uint64_t i, Control& c) {
+        auto m = p.in.consumer.receive(patience);
+        if (!m || m->payload().size() != sizeof words || xor_of(m->payload().data(), 64) != (i ^ rest_of(64))) {
+            ++c.errors;
+            return false;
+        }
+        std::memcpy(words.data(), m->payload().data(), sizeof words);
+        (void)m->ack();
+        return true;
+    };
+    const std::uint64_t warm_up = rounds / 10;
+    const bool ok = run_pair(
+        control,
+        [&] {
+            auto p = std::make_shared<Player>(Sender(ping.path(), polling), Receiver(pong.path(), polling));
+            return [&, p](Control& c) {
+                std::vector<std::uint32_t> times;
+                times.reserve(rounds);
+                std::array<std::uint64_t, 8> words{};
+                words.fill(pattern);
+                for (std::uint64_t i = 0; i < rounds + warm_up; ++i) {
+                    words[0] = i;
+                    const std::uint64_t begin = now_ns();
+                    (void)p->out.producer.publish(std::as_bytes(std::span(words))).value();
+                    if (!exchange(*p, words, i, c)) return;
+                    if (i >= warm_up) times.push_back(static_cast<std::uint32_t>(now_ns() - begin));
+                }
+                std::sort(times.begin(), times.end());
+                const double quantiles[] = {0.5, 0.99, 0.999, 1};
+                for (int q = 0; q < 4; ++q)
+                    c.quantiles_ns[q] =
+                        times[static_cast<std::size_t>(quantiles[q] * static_cast<double>(times.size() - 1))] / 2.0;
+            };
+        },
+        [&] {
+            auto p = std::make_shared<Player>(Sender(pong.path(), polling), Receiver(ping.path(), polling));
+            return [&, p](Control& c) {
+                std::array<std::uint64_t, 8> words{};
+                for (std::uint64_t i = 0; i < rounds + warm_up; ++i) {
+                    if (!exchange(*p, words, i, c)) return;
+                    (void)p->out.producer.publish(std::as_bytes(std::span(words))).value();
+                }
+            };
+        });
+    if (!ok) return std::nullopt;
+    const auto& q = control.quantiles_ns;
+    return Latency{q[0], q[1], q[2], q[3]};
 }
 
 }  // namespace perf

@@ -42,8 +42,8 @@ void run(std::uint64_t capacity, GroupMode mode, std::uint64_t count) {
             if (!c) return report("consumer");
             line->wait();
             std::string error;
-            (void)consume_all(std::move(*c), i, mode == GroupMode::exclusive, {}, books,
-                              [&] { return books.complete(); }, error);
+            (void)consume_all(
+                std::move(*c), i, mode == GroupMode::exclusive, {}, books, [&] { return books.complete(); }, error);
             return report(error);
         }));
     }

@@ -68,8 +68,8 @@ void run(std::uint64_t capacity, GroupMode mode, std::uint64_t count) {
     CHECK(producer.wait().exited_with(0));
     CHECK(consumer.wait().exited_with(0));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    print_rate(mode == GroupMode::shared ? "one producer, shared group" : "one producer, exclusive group", capacity, count,
-               took.count());
+    print_rate(mode == GroupMode::shared ? "one producer, shared group" : "one producer, exclusive group", capacity,
+               count, took.count());
 }
 
 }  // namespace
@@ -80,9 +80,7 @@ TEST_CASE("an exclusive group in the smallest ring") {
 TEST_CASE("an exclusive group in a ring of 64 Ki slots") {
     run(larger_capacity, GroupMode::exclusive, full_count(100'000'000));
 }
-TEST_CASE("a shared group in the smallest ring") {
-    run(smallest_capacity, GroupMode::shared, full_count(20'000'000));
-}
+TEST_CASE("a shared group in the smallest ring") { run(smallest_capacity, GroupMode::shared, full_count(20'000'000)); }
 TEST_CASE("a shared group in a ring of 64 Ki slots") {
     run(larger_capacity, GroupMode::shared, full_count(20'000'000));
 }

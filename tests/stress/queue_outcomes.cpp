@@ -16,7 +16,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::string text(const char* what, const Error& e) { return std::string(what) + ": " + to_string(e.code) + ", " + e.what; }
+std::string text(const char* what, const Error& e) {
+    return std::string(what) + ": " + to_string(e.code) + ", " + e.what;
+}
 
 /// Acks most messages, fails, rejects, releases or drops the others. A message counts when its ack succeeded.
 void work(Consumer consumer, std::uint32_t id, Books& books, const std::atomic<bool>& stop, std::string& error) {
@@ -31,11 +33,20 @@ void work(Consumer consumer, std::uint32_t id, Books& books, const std::atomic<b
         const std::vector<std::byte> copy(m->payload().begin(), m->payload().end());
         Result<void> done{};
         switch (random.below(16)) {
-            case 0: done = m->nack({.code = "again"}); break;
-            case 1: done = m->nack({.code = "now"}, 0ns); break;
-            case 2: done = m->release(); break;
-            case 3: done = m->reject({.code = "never", .message = "cannot be done"}); break;
-            case 4: continue;  // dropped
+            case 0:
+                done = m->nack({.code = "again"});
+                break;
+            case 1:
+                done = m->nack({.code = "now"}, 0ns);
+                break;
+            case 2:
+                done = m->release();
+                break;
+            case 3:
+                done = m->reject({.code = "never", .message = "cannot be done"});
+                break;
+            case 4:
+                continue;  // dropped
             default:
                 done = m->ack();
                 if (done) books.arrived(reader, copy, false);
@@ -75,11 +86,9 @@ void run(GroupMode mode, Producers producers, std::uint32_t threads, std::uint64
     auto created = Queue::create(dir / "q", {.capacity_bytes = smallest_capacity, .producers = producers});
     REQUIRE(created);
     Queue queue = std::move(*created);
-    REQUIRE(queue.create_group("work", {.mode = mode,
-                                        .start = Start::earliest(),
-                                        .max_deliveries = 3,
-                                        .backoff_initial = 100us,
-                                        .backoff_max = 1ms}));
+    REQUIRE(queue.create_group(
+        "work",
+        {.mode = mode, .start = Start::earliest(), .max_deliveries = 3, .backoff_initial = 100us, .backoff_max = 1ms}));
     const std::uint32_t producer_threads = producers == Producers::one ? 1 : threads;
     Books books(producer_threads, each);
     std::vector<std::string> errors(producer_threads + threads + 1);

@@ -40,7 +40,8 @@ void disturb(Queue& queue, const std::atomic<bool>& stop, std::vector<std::strin
     while (!stop.load(std::memory_order_relaxed) && errors.empty()) {
         const auto s = queue.stats();
         if (s.used_slots + s.credit_slots != s.capacity_slots) errors.push_back("used + credit is not the capacity");
-        if (s.tail < s.floor || s.limit != s.floor + s.capacity_slots) errors.push_back("floor, tail and limit disagree");
+        if (s.tail < s.floor || s.limit != s.floor + s.capacity_slots)
+            errors.push_back("floor, tail and limit disagree");
         for (const auto& g : s.groups) {
             if (g.lag > s.capacity_slots || g.lag != g.ready + g.scheduled + g.in_flight + g.dead_pending)
                 errors.push_back("the lag of a group is not the sum of its parts");
@@ -89,9 +90,8 @@ void run(const Plan& plan) {
     CAPTURE(static_cast<int>(plan.producers));
     CAPTURE(static_cast<int>(plan.mode));
     const TmpDir dir;
-    auto created = Queue::create(dir / "q", {.capacity_bytes = plan.capacity,
-                                             .producers = plan.producers,
-                                             .checksum = plan.checksum});
+    auto created = Queue::create(
+        dir / "q", {.capacity_bytes = plan.capacity, .producers = plan.producers, .checksum = plan.checksum});
     REQUIRE(created);
     Queue queue = std::move(*created);
     REQUIRE(queue.create_group("work", {.mode = plan.mode, .start = Start::earliest()}));

@@ -25,7 +25,8 @@ struct Traffic {
 };
 
 /// Publishes messages 0 .. count-1 of producer `id`. False, with the error in `error`, if a call failed.
-inline bool publish_all(Producer producer, std::uint32_t id, std::uint64_t count, const Traffic& t, std::string& error) {
+inline bool publish_all(Producer producer, std::uint32_t id, std::uint64_t count, const Traffic& t,
+                        std::string& error) {
     auto random = rng(1000 + id);
     std::vector<std::byte> buffer(9 * t.largest);
     const auto failed = [&](const Error& e) {

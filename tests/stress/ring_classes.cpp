@@ -35,11 +35,14 @@ void produce(RingMemory& m, Ring ring, std::uint32_t id, std::uint64_t count, st
     const auto claim = [&](std::uint64_t k, Claimed& c) {
         for (;;) {
             switch (ring.claim(k, c)) {
-                case ClaimStatus::ok: return true;
+                case ClaimStatus::ok:
+                    return true;
                 case ClaimStatus::full:
                     if (!m.advance()) std::this_thread::yield();
                     break;
-                default: failed.store(true); return false;
+                default:
+                    failed.store(true);
+                    return false;
             }
             if (failed.load(std::memory_order_relaxed)) return false;
         }
@@ -245,7 +248,8 @@ TEST_CASE("members that give back, fail and let leases lapse settle each message
                                     group.end_failing(r.position, word, now, random.below(10));
                                 break;
                             }
-                            default: break;
+                            default:
+                                break;
                         }
                     }
                     if (!have) have = group.take_new(now + 50, true, pin, l) == flow::Take::taken;

@@ -132,8 +132,12 @@ public:
     bool complete() const { return arrived_count() >= expected(); }
     std::uint64_t corrupt() const { return totals_->corrupt.load(std::memory_order_relaxed); }
     std::uint64_t disordered() const { return totals_->disordered.load(std::memory_order_relaxed); }
-    std::uint64_t lost() const { return count([](std::uint8_t n) { return n == 0; }); }
-    std::uint64_t repeated() const { return count([](std::uint8_t n) { return n > 1; }); }
+    std::uint64_t lost() const {
+        return count([](std::uint8_t n) { return n == 0; });
+    }
+    std::uint64_t repeated() const {
+        return count([](std::uint8_t n) { return n > 1; });
+    }
 
 private:
     struct Totals {
@@ -142,7 +146,8 @@ private:
     template <class Is>
     std::uint64_t count(Is&& is) const {
         std::uint64_t n = 0;
-        for (std::uint64_t i = 0; i < producers_ * each_; ++i) n += is(seen_[i].load(std::memory_order_relaxed)) ? 1 : 0;
+        for (std::uint64_t i = 0; i < producers_ * each_; ++i)
+            n += is(seen_[i].load(std::memory_order_relaxed)) ? 1 : 0;
         return n;
     }
 

@@ -29,8 +29,8 @@ struct Bed : GroupBed {
 
     /// A consumer with handle number `id` of a participant of the same number.
     ExclusiveGroup member(std::uint32_t id, std::size_t in_flight = 64) {
-        return {m.view, m.groups[0], 0, life, "orders", format::pack_owner(id, id + 1), policy, dead_ring(id), super,
-                in_flight};
+        return {m.view, m.groups[0],   0,     life,     "orders", format::pack_owner(id, id + 1),
+                policy, dead_ring(id), super, in_flight};
     }
     ExclusiveGroup::Clock now() const { return {mono, wall + mono}; }
     Next next(ExclusiveGroup& g, ExclusiveGroup::Handed& h) { return g.next(now(), {"worker", "prog", 42}, h); }

@@ -69,7 +69,7 @@ struct GroupBed {
         ring::write_void(m.view, c.position, k, type);
         return c.position;
     }
-    flow::DeadRing dead_ring(std::uint32_t participant = 1) const { 
+    flow::DeadRing dead_ring(std::uint32_t participant = 1) const {
         return {dead.view, dead.groups.all(), m.handles.all(), participant};
     }
     /// What lies in the dead-letter ring, oldest first.
@@ -86,8 +86,10 @@ struct GroupBed {
     void fill_dead() const {
         ring::MpmcRing<> filler(dead.view, 1001);
         ring::Claimed c;
-        while (filler.claim(64, c) == ring::ClaimStatus::ok) ring::write_void(dead.view, c.position, 64, ring::RecordType::void_claim);
-        while (filler.claim(1, c) == ring::ClaimStatus::ok) ring::write_void(dead.view, c.position, 1, ring::RecordType::void_claim);
+        while (filler.claim(64, c) == ring::ClaimStatus::ok)
+            ring::write_void(dead.view, c.position, 64, ring::RecordType::void_claim);
+        while (filler.claim(1, c) == ring::ClaimStatus::ok)
+            ring::write_void(dead.view, c.position, 1, ring::RecordType::void_claim);
     }
     /// The operator has dealt with everything that is there.
     void empty_dead() const {

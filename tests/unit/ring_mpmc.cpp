@@ -87,8 +87,8 @@ void go_round(std::uint64_t slots, Seq start, std::uint64_t laps, bool checksums
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("what is published is read back in order, byte for byte, whatever the positions", Ring,
-                   MpmcRing<>, SpscRing<>) {
+TEST_CASE_TEMPLATE("what is published is read back in order, byte for byte, whatever the positions", Ring, MpmcRing<>,
+                   SpscRing<>) {
     for (const std::uint64_t slots : {std::uint64_t{64}, std::uint64_t{4096}}) {
         for (const Seq start : start_positions(slots)) {
             for (const bool checksums : {false, true}) {
@@ -370,10 +370,10 @@ TEST_CASE("claim words that make no sense end in corrupt, not in a hang or a wil
         return status;
     };
     const std::uint64_t lap1 = format::lap1_of(188, 64);
-    CHECK(status_with(format::pack_claim(lap1, 2, 0)) == ClaimStatus::corrupt);       // no slots
-    CHECK(status_with(format::pack_claim(lap1, 2, 5)) == ClaimStatus::corrupt);       // over the ring's end
+    CHECK(status_with(format::pack_claim(lap1, 2, 0)) == ClaimStatus::corrupt);  // no slots
+    CHECK(status_with(format::pack_claim(lap1, 2, 5)) == ClaimStatus::corrupt);  // over the ring's end
     CHECK(status_with(format::pack_claim(lap1, 2, 1 << 20)) == ClaimStatus::corrupt);
-    CHECK(status_with(format::pack_claim(lap1 + 1, 2, 2)) == ClaimStatus::corrupt);   // of the future
+    CHECK(status_with(format::pack_claim(lap1 + 1, 2, 2)) == ClaimStatus::corrupt);  // of the future
     CHECK(status_with(~std::uint64_t{0}) == ClaimStatus::corrupt);
     CHECK(status_with(format::pack_claim(lap1, 2, 4)) == ClaimStatus::ok);
     CHECK(status_with(0) == ClaimStatus::ok);

@@ -131,8 +131,8 @@ TEST_CASE("a message older than retry_max_age is dead at its next failure or rel
         b.set(p, EntryState::handed, me, 2);
         f.started_ns = wall + b.policy.retry_max_age_ns;
         const auto late = b.context(mono, wall - 5 + b.policy.retry_max_age_ns);
-        const auto fate = release ? flow::release_message(late, p, b.raw(p), me, f)
-                                  : flow::fail_message(late, p, b.raw(p), me, f);
+        const auto fate =
+            release ? flow::release_message(late, p, b.raw(p), me, f) : flow::fail_message(late, p, b.raw(p), me, f);
         CHECK(fate == Fate::dead_lettered);
         REQUIRE(b.dead_letters().size() == 1);
         CHECK(b.dead_letters()[0].reason == DeadReason::retry_timeout);

@@ -432,7 +432,8 @@ TEST_CASE("what is moving remembers where the search for its copy begins, beyond
     Bed b;
     const Seq p = b.put(1);
     auto g = b.member(5);
-    for (const Seq tail : {Seq{0}, Seq{77}, (Seq{1} << 44) - 1, Seq{1} << 44, (Seq{1} << 44) + 5, (Seq{5} << 46) + 12345}) {
+    for (const Seq tail :
+         {Seq{0}, Seq{77}, (Seq{1} << 44) - 1, Seq{1} << 44, (Seq{1} << 44) + 5, (Seq{5} << 46) + 12345}) {
         CAPTURE(tail);
         b.set(p, EntryState::failing, 5, 3);
         std::uint64_t word = b.m.entries[p & 63].a;
