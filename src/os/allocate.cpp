@@ -23,6 +23,7 @@ constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t chunk_max = std::uint64_t{64} << 20;
 constexpr std::uint64_t chunk_min = std::uint64_t{1} << 20;
 constexpr int interrupts_max = 10000;
+thread_local std::uint64_t asked_for = 0;
 
 // In chunks: tmpfs undoes an interrupted fallocate, so that one large call never ends in a process with a profiling
 // timer. Returns 0 or an errno.
@@ -60,7 +61,10 @@ Result<void> write_every_byte(int fd, std::uint64_t bytes) noexcept {
 
 }  // namespace
 
+std::uint64_t last_allocation() noexcept { return asked_for; }
+
 Result<void> allocate_fully(int fd, std::uint64_t bytes) noexcept {
+    asked_for = bytes;
     if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
         return fail(Errc::no_space, "larger than any file can be", EFBIG);
     }

@@ -75,6 +75,9 @@ enum class FsKind : std::uint8_t {
 
 // What an unprivileged process can still allocate on the file system of `fd`; for tmpfs never more than the memory
 // (and swap) that the machine and the memory cgroups of this process have left. An estimate: others allocate too.
+// What this thread's last allocate_fully() asked for: for the message behind a no_space.
+[[nodiscard]] std::uint64_t last_allocation() noexcept;
+
 [[nodiscard]] Result<std::uint64_t> free_bytes(int fd) noexcept;
 
 // First the group, then the exact mode (the umask plays no part), then a look whether both took: a kernel that

@@ -93,6 +93,7 @@ private:
     Result<void> outcome(Message& m, format::Outcome kind, const Reason& reason, std::optional<Duration> delay,
                          format::Word* counter);
     format::Word* handle_counter(format::Word format::Handle::*which) const { return &(handle().*which); }
+    std::string holder_name(std::uint32_t owner, Seq position) const;
     void lapse(const flow::SharedGroup::Returned& r);
     flow::Failure failure_of(const InFlight& slot, format::Outcome kind, const Reason& reason,
                              std::optional<Duration> delay) const;

@@ -185,7 +185,10 @@ Result<GroupRef> Attachment::create_group(std::string_view name, const GroupOpti
 Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view name, const GroupOptions& options) {
     auto& g = groups()[index];
     const auto& v = main_.view;
-    advance_credit();  // before the pin: where the limit moves, its join generations begin anew
+    // Before the pin: where the limit moves, its join generations begin anew.
+    // ORD(none): looked at again by the join's CAS.
+    if (format::limit_generation(v.limit().load(std::memory_order_relaxed)) + 2 >= format::join_generations)
+        advance_credit();
     const GroupRef ref{index, life_of(g) + 1};
     put(g.life, ref.life);
     set_state(g, GroupState::creating);  // killed from here on: repair_groups() frees it again

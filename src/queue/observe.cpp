@@ -278,12 +278,15 @@ std::string Queue::explain(const std::string& directory, const Error& error) {
         }
         out += "; this process has uid " + std::to_string(os::current_uid());
     }
+    if (error.code == Errc::no_space) {
+        out += "; needed for one of its files: " + std::to_string(os::last_allocation()) + " bytes";
+        if (const auto& there = dir ? dir : parent) {
+            if (auto free = os::free_bytes(there->get())) out += ", free there: " + std::to_string(*free) + " bytes";
+        }
+    }
     if (!dir) return out;
     if (error.code == Errc::busy) {
         if (auto a = detail::Attachment::open(directory, {.prefault = false})) out += (*a)->described_others();
-    }
-    if (error.code == Errc::no_space) {
-        if (auto free = os::free_bytes(dir->get())) out += "; free there: " + std::to_string(*free) + " bytes";
     }
     if (error.code == Errc::version_mismatch) {
         std::array<std::byte, format::page_bytes> page{};

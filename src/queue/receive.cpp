@@ -147,21 +147,36 @@ ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_ov
     }
 }
 
-void ConsumerCore::lapse(const flow::SharedGroup::Returned& r) {
-    const std::uint32_t owner = format::unpack_lease(r.word).owner;
-    std::string consumer;
+/// Which consumer of `owner` had the message: the one that took it last, or its only one in this group. A wrong name
+/// would be worse than none.
+std::string ConsumerCore::holder_name(std::uint32_t owner, Seq position) const {
+    const format::Handle* found = nullptr;
+    bool sure = false;
     for (const auto& h : a_->used_handles()) {
         // ORD(handle.owner): acquire; pairs with take_handle().
         if (format::owner_participant(h.owner.load(std::memory_order_acquire)) != owner) continue;
-        // ORD(none): for people; so are the name's bytes.
+        // ORD(none): for people, like the name.
         if (h.group.load(std::memory_order_relaxed) != group_.index) continue;
-        for (const auto& c : h.name) {
-            const char ch = c.load(std::memory_order_relaxed);  // ORD(none): as above
-            if (ch == '\0') break;
-            consumer += ch;
+        if (h.last_seq.load(std::memory_order_relaxed) == position) {  // ORD(none): for people
+            found = &h;
+            sure = true;
+            break;
         }
-        break;
+        sure = found == nullptr;
+        found = &h;
     }
+    std::string name;
+    for (std::size_t i = 0; sure && i < found->name.size(); ++i) {
+        const char ch = found->name[i].load(std::memory_order_relaxed);  // ORD(none): for people
+        if (ch == '\0') break;
+        name += ch;
+    }
+    return name;
+}
+
+void ConsumerCore::lapse(const flow::SharedGroup::Returned& r) {
+    const std::uint32_t owner = format::unpack_lease(r.word).owner;
+    const std::string consumer = holder_name(owner, r.position);
     flow::Failure f;
     f.outcome = format::Outcome::lease_expired;
     f.reason.code = "lease_expired";
@@ -231,7 +246,7 @@ std::chrono::nanoseconds ConsumerCore::due_in() const {
     if (shared_) {
         const std::uint64_t now = os::mono_ns() / format::due_tick_ns;
         const std::uint64_t due = next_due_ > now ? next_due_ - now : 0;
-        ns = std::min(ns, base::saturating_mul(due, format::due_tick_ns) + format::due_tick_ns);
+        ns = std::min(ns, base::saturating_mul(base::saturating_add(due, 1), format::due_tick_ns));
     } else if (exclusive_->due_ns() > os::mono_ns()) {
         ns = std::min(ns, exclusive_->due_ns() - os::mono_ns() + format::due_tick_ns);
     }

@@ -483,14 +483,15 @@ TEST_CASE("destroying a queue by force ends the waits of everyone who has it ope
     auto producer = queue.producer().value();
     std::atomic<int> waiting = 0, closed = 0;
     std::vector<std::thread> threads;
-    threads.emplace_back([&] {
-        auto c = queue.consumer("idle", {.start = Start::latest()}).value();
-        waiting.fetch_add(1);
-        closed.fetch_add(c.receive(forever).error().code == Errc::closed ? 1 : 0);
-    });
     while (producer.try_publish(bytes("one slot"))) {
     }
     Message held = consumer.try_receive().value();
+    threads.emplace_back([&] {  // only now: its group begins behind everything, and gets nothing
+        auto c = queue.consumer("idle", {.start = Start::latest()}).value();
+        waiting.fetch_add(1);
+        const auto none = c.receive(forever);
+        closed.fetch_add(!none && none.error().code == Errc::closed ? 1 : 0);
+    });
     threads.emplace_back([&] {
         auto p = queue.producer().value();
         PublishOptions o;

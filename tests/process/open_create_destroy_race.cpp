@@ -1,0 +1,156 @@
+// ctest: TIMEOUT 90
+// SPDX-License-Identifier: MIT
+// Copyright the rondo authors
+//
+// Many processes open or create one queue, use it and leave; others are killed in the middle of that, or destroy the
+// queue. Whoever opens or creates gets a queue, or is told in a word that the queue is just being destroyed over and
+// over, never that it is damaged.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include "process/actors.hpp"
+#include "support/child.hpp"
+#include "support/seed.hpp"
+#include "support/shared_block.hpp"
+#include "support/tmp_dir.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr std::size_t codes = 64;
+
+struct Book {
+    Flag stop;
+    Count opened, sent, closed, destroyed, busy;
+    std::array<Count, codes> open_errors, use_errors, destroy_errors;  // by Errc
+    std::array<Flag, 16> working;
+};
+
+void note(std::array<Count, codes>& where, const Error& e) {
+    where[std::min<std::size_t>(static_cast<std::size_t>(e.code), codes - 1)].fetch_add(1);
+}
+
+int use(const std::string& path, Book& book) {
+    while (book.stop.load() == 0) {
+        auto queue = Queue::open_or_create(path, small_queue(), {.prefault = false});
+        if (!queue) {
+            note(book.open_errors, queue.error());
+            continue;
+        }
+        book.opened.fetch_add(1);
+        auto consumer = queue->consumer("g", group_of(GroupMode::shared));
+        auto producer = queue->producer();
+        if (!consumer || !producer) {
+            note(book.use_errors, consumer ? producer.error() : consumer.error());
+            continue;
+        }
+        const auto sent = publish_item(*producer, {1, 1}, 100, {.timeout = 100ms});
+        if (sent) {
+            book.sent.fetch_add(1);
+        } else {
+            note(book.use_errors, sent.error());
+        }
+        if (auto m = consumer->receive(1ms)) (void)m->ack();
+    }
+    return 0;
+}
+
+void print(const char* what, const std::array<Count, codes>& errors) {
+    for (std::size_t i = 0; i < codes; ++i) {
+        if (errors[i].load() == 0) continue;
+        std::printf("  %s %s: %llu\n", what, to_string(static_cast<Errc>(i)),
+                    static_cast<unsigned long long>(errors[i].load()));
+    }
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+TEST_CASE("open or create among kills never fails") {
+    const auto seconds = std::chrono::seconds(count_of(4, 60));
+    const TmpDir dir;
+    const std::string path = dir.str() + "/q";
+    const SharedBlock<Book> book;
+    std::array<std::unique_ptr<Child>, 8> users;
+    const auto start = [&](std::size_t i) { users[i] = std::make_unique<Child>([&] { return use(path, *book); }); };
+    for (std::size_t i = 0; i < users.size(); ++i) start(i);
+    auto r = rng();
+    std::uint64_t kills = 0;
+    for (const auto end = Clock::now() + seconds; Clock::now() < end;) {
+        const std::size_t i = r.below(users.size());
+        std::this_thread::sleep_for(std::chrono::microseconds(r.below(5000)));  // at any moment of its work
+        REQUIRE(users[i]->alive());
+        users[i]->kill();
+        REQUIRE(users[i]->wait().killed_by(SIGKILL));
+        ++kills;
+        start(i);
+    }
+    book->stop.store(1);
+    for (auto& one : users) CHECK(one->wait().exited_with(0));
+    std::printf("%llu opened, %llu sent, %llu kills\n", static_cast<unsigned long long>(book->opened.load()),
+                static_cast<unsigned long long>(book->sent.load()), static_cast<unsigned long long>(kills));
+    print("open_or_create", book->open_errors);
+    print("use", book->use_errors);
+    for (std::size_t i = 0; i < codes; ++i) {
+        INFO(std::string(to_string(static_cast<Errc>(i))));
+        CHECK(book->open_errors[i].load() == 0);
+        if (static_cast<Errc>(i) != Errc::timeout) CHECK(book->use_errors[i].load() == 0);
+    }
+    CHECK(book->opened.load() > 100);
+    must(Queue::destroy(path, Force::no));
+    CHECK(files_of(dir.path()).empty());
+}
+
+TEST_CASE("open or create while others destroy the queue never finds it damaged") {
+    const auto seconds = std::chrono::seconds(count_of(6, 60));
+    const TmpDir dir;
+    const std::string path = dir.str() + "/q";
+    const SharedBlock<Book> book;
+    std::array<std::unique_ptr<Child>, 6> users;
+    for (auto& one : users) one = std::make_unique<Child>([&] { return use(path, *book); });
+    std::array<std::unique_ptr<Child>, 2> destroyers;
+    const auto destroy = [&](std::size_t i) {
+        destroyers[i] = std::make_unique<Child>([&, i] {
+            auto r = rng(i);
+            while (book->stop.load() == 0) {
+                const auto done = Queue::destroy(path, Force::yes);
+                if (done) {
+                    book->destroyed.fetch_add(1);
+                } else {
+                    note(book->destroy_errors, done.error());
+                }
+                std::this_thread::sleep_for(std::chrono::microseconds(r.below(3000)));  // let them use it
+            }
+            return 0;
+        });
+    };
+    for (std::size_t i = 0; i < destroyers.size(); ++i) destroy(i);
+    for (const auto end = Clock::now() + seconds; Clock::now() < end;) {
+        std::this_thread::sleep_for(50ms);
+        for (std::size_t i = 0; i < destroyers.size(); ++i) REQUIRE(destroyers[i]->alive());
+    }
+    book->stop.store(1);
+    for (auto& one : users) CHECK(one->wait().exited_with(0));
+    for (auto& one : destroyers) CHECK(one->wait().exited_with(0));
+    std::printf("%llu opened, %llu sent, %llu destroyed\n", static_cast<unsigned long long>(book->opened.load()),
+                static_cast<unsigned long long>(book->sent.load()),
+                static_cast<unsigned long long>(book->destroyed.load()));
+    print("open_or_create", book->open_errors);
+    print("use", book->use_errors);
+    print("destroy", book->destroy_errors);
+    for (std::size_t i = 0; i < codes; ++i) {
+        const auto e = static_cast<Errc>(i);
+        INFO(std::string(to_string(e)));
+        CHECK(book->open_errors[i].load() == 0);
+        // Its users may find it closed under them, nothing else.
+        if (e != Errc::closed && e != Errc::timeout && e != Errc::no_such_group) CHECK(book->use_errors[i].load() == 0);
+        if (e != Errc::not_found) CHECK(book->destroy_errors[i].load() == 0);
+    }
+    CHECK(book->opened.load() > 100);
+    CHECK(book->destroyed.load() > 10);
+}
