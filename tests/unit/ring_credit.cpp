@@ -178,7 +178,11 @@ TEST_CASE("used and credit make up the capacity") {
 TEST_CASE("joins beside advances: a joined group's records are never given away") {
     // One thread settles and advances, two join at the earliest position again and again. Between a join's generation
     // and its leave the limit may not pass its start.
+    // Many handles, so that an advance takes long between its look at the marks and its store.
     RingMemory m(slots, origin);
+    const PageArray<format::Handle> handles(format::max_handles);
+    for (auto& h : handles.all()) h.borrow.store(format::nowhere);
+    m.hot[0].handles_high.store(handles.size());
     m.start_group(0, origin);
     std::atomic<bool> stop{false};
     std::atomic<std::uint64_t> wrong{0}, joins{0};
@@ -190,7 +194,7 @@ TEST_CASE("joins beside advances: a joined group's records are never given away"
             p = std::max(p, limit - 1);
             m.view.tail().store(p, std::memory_order_release);
             m.groups[0].cursor.store(p, std::memory_order_release);
-            m.advance();
+            flow::advance_limit(m.view, m.groups.all(), handles.all());
         }
     });
     const auto join = [&](std::size_t group) {
