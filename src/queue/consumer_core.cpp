@@ -30,6 +30,9 @@ Result<ConsumerCore*> ConsumerCore::create(std::shared_ptr<Attachment> a, const 
         const auto table = a->lease_table(group);
         if (!table) {
             core->unref();
+            // Gone because the queue or the group is going, or damaged?
+            if (auto ok = a->usable(); !ok) return tl::unexpected(ok.error());
+            if (!a->group_alive(group)) return fail(Errc::no_such_group, "the group was deleted");
             return fail(Errc::corrupt, "the group's lease table is missing or damaged");
         }
         core->shared_.emplace(a->main().view, a->groups()[group.index], group.index, group.life, table, a->id());

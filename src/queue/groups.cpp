@@ -199,7 +199,10 @@ Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view na
     const auto resolved = format::resolve(options, v.slots);
     define(g, name, resolved);
     if (resolved.mode == format::GroupMode::shared) {
-        if (auto ok = make_lease_file(ref); !ok) return undo(ok.error());
+        if (auto ok = make_lease_file(ref); !ok) {
+            auto still = usable();  // a destroy under way takes the directory away
+            return undo(still ? ok.error() : still.error());
+        }
     }
     // Pin, then raise the limit's generation: an advance that did not see the pin fails.
     // ORD(group.mark): seq_cst; pairs with settled_floor().

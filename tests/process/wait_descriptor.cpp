@@ -47,7 +47,7 @@ public:
         for (;;) {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
             const int n = epoll_wait(fd_, &e, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-            if (n == 1) return e.data.u64;
+            if (n == 1) return std::uint64_t{e.data.u64};
             if (n == 0) return std::nullopt;
         }
     }

@@ -2,6 +2,8 @@
 // Credit and waiting: a ring takes exactly what it says, gives back exactly what is settled, and every wait ends.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -195,6 +197,34 @@ TEST_CASE_TEMPLATE("messages of odd sizes go round and round: nothing is lost, c
     CHECK(s.groups.at(0).lag == 0);
     CHECK(s.groups.at(0).floor == s.tail);
     CHECK(s.corrupt == 0);
+}
+
+TEST_CASE_TEMPLATE("at the ring's end a message fits exactly or goes round, whatever is left there", K, KINDS) {
+    Line<K> line({.max_record_bytes = small / 8, .checksum = Checksum::xxh3});
+    const auto send = [&](std::uint64_t slots) {
+        const std::string payload(slots * format::slot_bytes - format::header_bytes, static_cast<char>('a' + slots % 26));
+        const auto sent = line.producer.try_publish(bytes(payload));
+        REQUIRE(sent);
+        Message m = line.next();
+        REQUIRE(m.seq() == sent->seq);
+        REQUIRE((text(m.payload()) == payload));
+        REQUIRE(m.ack());
+        return sent->seq;
+    };
+    for (std::uint64_t rest = 1; rest <= 8; ++rest) {
+        for (std::uint64_t slots = 1; slots <= rest + 3; ++slots) {
+            CAPTURE(rest);
+            CAPTURE(slots);
+            const Seq end = (line.queue.stats().tail / line.slots() + 1) * line.slots();
+            while (line.queue.stats().tail < end - rest)
+                send(std::min(line.slots() / 8, end - rest - line.queue.stats().tail));
+            const bool fits = slots <= rest;
+            CHECK(send(slots) == (fits ? end - rest : end));
+            check_sum(line.queue);
+        }
+    }
+    CHECK(line.queue.stats().corrupt == 0);
+    CHECK(line.queue.stats().groups.at(0).skipped == 0);
 }
 
 TEST_CASE_TEMPLATE("a full ring does not wake up half-empty: the largest message waits for all the room it needs", K,
