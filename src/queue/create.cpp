@@ -125,7 +125,7 @@ Result<format::Superblock> superblock_of(const Common& c, format::RingKind kind,
     s.slots_offset = l.slots;
     s.retry_slot_count = g.retry_slots;
     s.dead_slot_count = g.dead_slots;
-    s.time_base_ns = c.now_ns;
+    s.time_base_ns = c.now_ns - 2 * 4'000'000;  // so that no message is accepted in unit 0, which means unknown
     s.created_ns = c.now_ns;
     auto info = os::info(fd);
     if (!info) return tl::unexpected(info.error());

@@ -13,6 +13,8 @@
 
 #include <array>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -38,37 +40,65 @@ std::uint64_t cpu_of(const rusage& r) {
     return ns(r.ru_utime) + ns(r.ru_stime);
 }
 
-/// Runs `wait` (which returns after the given time) in a child and prints what it cost. `prepare` may be slow.
-template <class Prepare>
-void measure(const std::string& what, Prepare&& prepare) {
-    const auto period = std::chrono::seconds(count_of(2, 60));
-    const SharedBlock<Book> book;
-    Child child([&] {
-        auto wait = prepare();
-        wait(200ms);  // the first one may have something to do
-        rusage before{}, after{};
-        getrusage(RUSAGE_SELF, &before);
-        const std::uint64_t since = now_ns();
-        wait(std::chrono::nanoseconds(period));
-        getrusage(RUSAGE_SELF, &after);
-        book->wall_ns.store(now_ns() - since);
-        book->cpu_ns.store(cpu_of(after) - cpu_of(before));
-        book->switches.store(static_cast<std::uint64_t>(after.ru_nvcsw - before.ru_nvcsw));
-        book->done.store(1);
-        return 0;
-    });
-    CHECK(child.wait().exited_with(0));
-    REQUIRE(book->done.load() == 1);
-    const double wall = static_cast<double>(book->wall_ns.load());
-    const double percent = 100.0 * static_cast<double>(book->cpu_ns.load()) / wall;
-    const double wakeups = static_cast<double>(book->switches.load()) / (wall / 1e9);
-    std::printf("%-58s %6.2f %% of a processor, %5.1f wake-ups a second\n", what.c_str(), percent, wakeups);
-    std::fflush(stdout);
-    INFO(what);
-    CHECK(wall >= 0.99 * static_cast<double>(std::chrono::nanoseconds(period).count()));
-    CHECK(percent < 10);
-    CHECK(wakeups < 200);
-}
+/// Waits that run side by side, each in a child of its own. The destructor looks at what they cost.
+class Measures {
+public:
+    Measures() = default;
+    Measures(const Measures&) = delete;
+    Measures& operator=(const Measures&) = delete;
+    ~Measures() { finish(); }
+
+    /// `prepare` returns a wait that lasts as long as it is told.
+    template <class Prepare>
+    void add(const std::string& what, Prepare prepare) {
+        auto one = std::make_unique<One>();
+        one->what = what;
+        Book& book = *one->book;
+        one->child = std::make_unique<Child>([&book, prepare] {
+            auto wait = prepare();
+            wait(200ms);  // the first one may have something to do
+            rusage before{}, after{};
+            getrusage(RUSAGE_SELF, &before);
+            const std::uint64_t since = now_ns();
+            wait(std::chrono::nanoseconds(period()));
+            getrusage(RUSAGE_SELF, &after);
+            book.wall_ns.store(now_ns() - since);
+            book.cpu_ns.store(cpu_of(after) - cpu_of(before));
+            book.switches.store(static_cast<std::uint64_t>(after.ru_nvcsw - before.ru_nvcsw));
+            book.done.store(1);
+            return 0;
+        });
+        all_.push_back(std::move(one));
+    }
+
+    void finish() {
+        for (const auto& one : all_) {
+            INFO(one->what);
+            CHECK(one->child->wait().exited_with(0));
+            const Book& book = *one->book;
+            CHECK(book.done.load() == 1);
+            if (book.done.load() != 1) continue;
+            const double wall = static_cast<double>(book.wall_ns.load());
+            const double percent = 100.0 * static_cast<double>(book.cpu_ns.load()) / wall;
+            const double wakeups = static_cast<double>(book.switches.load()) / (wall / 1e9);
+            std::printf("%-58s %6.2f %% of a processor, %5.1f wake-ups a second\n", one->what.c_str(), percent, wakeups);
+            std::fflush(stdout);
+            CHECK(wall >= 0.99 * static_cast<double>(std::chrono::nanoseconds(period()).count()));
+            CHECK(percent < 10);
+            CHECK(wakeups < 200);
+        }
+        all_.clear();
+    }
+
+private:
+    static std::chrono::seconds period() { return std::chrono::seconds(count_of(2, 60)); }
+    struct One {
+        std::string what;
+        SharedBlock<Book> book;
+        std::unique_ptr<Child> child;
+    };
+    std::vector<std::unique_ptr<One>> all_;
+};
 
 struct Scene {
     explicit Scene(const std::function<void(GroupOptions&)>& change = {}) {
@@ -131,19 +161,20 @@ struct Member {
 
 TEST_CASE("an idle consumer sleeps") {
     Scene s;
-    measure("receive, shared group, nothing there", [&] {
+    Measures measures;
+    measures.add("receive, shared group, nothing there", [&] {
         const Member m(s.path, "s");
         return receiving(m.queue, m.consumer);
     });
-    measure("receive, exclusive group, nothing there", [&] {
+    measures.add("receive, exclusive group, nothing there", [&] {
         const Member m(s.path, "x");
         return receiving(m.queue, m.consumer);
     });
-    measure("event loop, shared group, nothing there", [&] {
+    measures.add("event loop, shared group, nothing there", [&] {
         const Member m(s.path, "s");
         return polling(m.queue, m.consumer);
     });
-    measure("event loop, exclusive group, nothing there", [&] {
+    measures.add("event loop, exclusive group, nothing there", [&] {
         const Member m(s.path, "x");
         return polling(m.queue, m.consumer);
     });
@@ -154,11 +185,12 @@ TEST_CASE("a standby sleeps while the active consumer works") {
     s.publish(5);
     auto active = must(s.queue->consumer("x"));
     auto held = must(active.receive(repair_watchdog));
-    measure("receive, standby of an owner that holds a message", [&] {
+    Measures measures;
+    measures.add("receive, standby of an owner that holds a message", [&] {
         const Member m(s.path, "x");
         return receiving(m.queue, m.consumer);
     });
-    measure("event loop, standby of an owner that holds a message", [&] {
+    measures.add("event loop, standby of an owner that holds a message", [&] {
         const Member m(s.path, "x");
         return polling(m.queue, m.consumer);
     });
@@ -173,19 +205,20 @@ TEST_CASE("a consumer sleeps while all messages back off") {
         auto owner = must(s.queue->consumer("x"));
         must(must(owner.receive(repair_watchdog)).nack());
     }
-    measure("receive, shared group, all back off", [&] {
+    Measures measures;
+    measures.add("receive, shared group, all back off", [&] {
         const Member m(s.path, "s");
         return receiving(m.queue, m.consumer);
     });
-    measure("receive, exclusive group, the first one backs off", [&] {
+    measures.add("receive, exclusive group, the first one backs off", [&] {
         const Member m(s.path, "x");
         return receiving(m.queue, m.consumer);
     });
-    measure("event loop, shared group, all back off", [&] {
+    measures.add("event loop, shared group, all back off", [&] {
         const Member m(s.path, "s");
         return polling(m.queue, m.consumer);
     });
-    measure("event loop, exclusive group, the first one backs off", [&] {
+    measures.add("event loop, exclusive group, the first one backs off", [&] {
         const Member m(s.path, "x");
         return polling(m.queue, m.consumer);
     });
@@ -197,11 +230,12 @@ TEST_CASE("a consumer sleeps while another one holds all messages") {
     auto holder = must(s.queue->consumer("s"));
     std::vector<Message> hand;
     for (int i = 0; i < 5; ++i) hand.push_back(must(holder.receive(repair_watchdog)));
-    measure("receive, all leased by another", [&] {
+    Measures measures;
+    measures.add("receive, all leased by another", [&] {
         const Member m(s.path, "s");
         return receiving(m.queue, m.consumer);
     });
-    measure("event loop, all leased by another", [&] {
+    measures.add("event loop, all leased by another", [&] {
         const Member m(s.path, "s");
         return polling(m.queue, m.consumer);
     });
@@ -222,8 +256,11 @@ TEST_CASE("a consumer at a limit of messages in flight sleeps") {
             return [wait, hand](Duration d) { wait(d); };
         };
     };
-    measure("receive, its own limit reached", full(false));
-    measure("event loop, its own limit reached", full(true));
+    Measures measures;
+    measures.add("receive, its own limit reached", full(false));
+    measures.finish();
+    measures.add("event loop, its own limit reached", full(true));
+    measures.finish();
     auto holder = must(s.queue->consumer("s"));
     auto other = must(s.queue->consumer("s"));
     std::vector<Message> hand;
@@ -232,20 +269,22 @@ TEST_CASE("a consumer at a limit of messages in flight sleeps") {
         if (auto m = other.receive(10ms)) hand.push_back(std::move(*m));
         return hand.size() == 3;
     });
-    measure("receive, the group's limit reached", [&] {
+    measures.add("receive, the group's limit reached", [&] {
         const Member m(s.path, "s");
         return receiving(m.queue, m.consumer);
     });
-    measure("event loop, the group's limit reached", [&] {
+    measures.add("event loop, the group's limit reached", [&] {
         const Member m(s.path, "s");
         return polling(m.queue, m.consumer);
     });
+    measures.finish();  // while the others still hold their messages
 }
 
 TEST_CASE("a producer sleeps while the queue is full") {
     Scene s;
     s.fill();
-    measure("publish, no room", [&] {
+    Measures measures;
+    measures.add("publish, no room", [&] {
         auto queue = std::make_shared<Queue>(must(Queue::open(s.path)));
         auto producer = std::make_shared<Producer>(must(queue->producer()));
         return [queue, producer](Duration d) {
@@ -260,11 +299,12 @@ TEST_CASE("everybody sleeps behind an open claim") {
     auto producer = must(s.queue->producer());
     auto claim = must(producer.claim(100));
     s.publish(5);
-    measure("receive, behind an open claim", [&] {
+    Measures measures;
+    measures.add("receive, behind an open claim", [&] {
         const Member m(s.path, "s");
         return receiving(m.queue, m.consumer);
     });
-    measure("event loop, behind an open claim", [&] {
+    measures.add("event loop, behind an open claim", [&] {
         const Member m(s.path, "s");
         return polling(m.queue, m.consumer);
     });

@@ -43,7 +43,7 @@ void run(std::uint64_t capacity, GroupMode mode, std::uint64_t count) {
             line->wait();
             std::string error;
             (void)consume_all(
-                std::move(*c), i, mode == GroupMode::exclusive, {}, books, [&] { return books.complete(); }, error);
+                std::move(*c), i, mode == GroupMode::exclusive, {}, books, [&] { return books.over(); }, error);
             return report(error);
         }));
     }

@@ -112,7 +112,7 @@ void run(GroupMode mode, Producers producers, std::uint32_t threads, std::uint64
         });
     }
     auto reader = books.reader();
-    while (!books.complete() && !failed.load() && errors.back().empty()) {
+    while (!books.over() && !failed.load() && errors.back().empty()) {
         bury(queue, books, reader, errors.back());
         std::this_thread::sleep_for(2ms);
     }

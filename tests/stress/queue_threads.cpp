@@ -111,7 +111,7 @@ void run(const Plan& plan) {
         auto consumer = queue.consumer("work");
         REQUIRE(consumer);
         all.emplace_back([&, i, c = std::move(*consumer)]() mutable {
-            const auto done = [&] { return books.complete() || give_up.load(std::memory_order_relaxed); };
+            const auto done = [&] { return books.over() || give_up.load(std::memory_order_relaxed); };
             if (!consume_all(std::move(c), i, plan.mode == GroupMode::exclusive, traffic, books, done,
                              errors[plan.producer_threads + i]))
                 give_up = true;

@@ -130,6 +130,8 @@ public:
     std::uint64_t arrived_count() const { return totals_->arrived.load(std::memory_order_relaxed); }
     std::uint64_t expected() const { return producers_ * each_; }
     bool complete() const { return arrived_count() >= expected(); }
+    /// Nothing more to wait for: complete, or wrong already.
+    bool over() const { return complete() || corrupt() != 0 || disordered() != 0; }
     std::uint64_t corrupt() const { return totals_->corrupt.load(std::memory_order_relaxed); }
     std::uint64_t disordered() const { return totals_->disordered.load(std::memory_order_relaxed); }
     std::uint64_t lost() const {

@@ -2,6 +2,8 @@
 // Groups: what is kept without one, where a new one begins, what a second opening compares, and what a deletion ends.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <limits>
@@ -476,6 +478,32 @@ TEST_CASE("64 groups fit, each sees every message, the 65th is refused until one
     CHECK(f.queue.create_group("g64", earliest()));
     CHECK(f.queue.create_group("g65", earliest()).error().code == Errc::busy);
     CHECK(f.fill() > 0);
+}
+
+TEST_CASE("of two who make a group at once with different options one makes it, the other is told the difference") {
+    Fixture f;
+    auto other = Queue::open(f.dir.str() + "/q").value();
+    for (int round = 0; round < 30; ++round) {
+        const std::string name = numbered("g", round % 15);
+        std::atomic<int> at_start = 0;
+        std::array<std::optional<Errc>, 2> codes;
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 2; ++i) {
+            threads.emplace_back([&, i] {
+                auto o = earliest();
+                o.max_deliveries = i + 1;
+                at_start.fetch_add(1);
+                while (at_start.load() < 2) std::this_thread::yield();
+                const auto made = (i == 0 ? f.queue : other).create_group(name, o);
+                if (!made) codes[static_cast<std::size_t>(i)] = made.error().code;
+            });
+        }
+        for (auto& t : threads) t.join();
+        CHECK(codes[0].has_value() != codes[1].has_value());
+        CHECK(codes[codes[0] ? 0 : 1] == Errc::option_mismatch);
+        CHECK(f.queue.stats().groups.size() == 1);
+        REQUIRE(f.queue.delete_group(name));
+    }
 }
 
 TEST_CASE("max_groups is a bound of its own") {

@@ -97,6 +97,25 @@ TEST_CASE("an outcome is given once, whichever it was") {
     }
 }
 
+TEST_CASE("a settled message has no power over the one that came after it") {
+    for (const auto mode : {GroupMode::shared, GroupMode::exclusive}) {
+        Fixture f;
+        auto consumer = f.queue.consumer("g", Fixture::options(mode)).value();
+        auto producer = f.queue.producer().value();
+        for (const char* p : {"old", "new"}) REQUIRE(producer.publish(bytes(p)));
+        Message old = consumer.try_receive().value();
+        CHECK(old.ack());
+        Message current = consumer.try_receive().value();
+        check_spent(old, Errc::stale_lease);
+        { const Message gone = std::move(old); }
+        CHECK(text(current.payload()) == "new");
+        CHECK(f.stats().in_flight == 1);
+        CHECK(f.stats().acked == 1);
+        CHECK(f.stats().nacked == 0);
+        CHECK(current.ack());
+    }
+}
+
 TEST_CASE("a message that was moved from has nothing to say, the one moved to has it all") {
     for (const auto mode : {GroupMode::shared, GroupMode::exclusive}) {
         Fixture f;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -462,6 +464,51 @@ TEST_CASE("another version, another byte order, an unknown feature: told apart f
     CHECK(code() == Errc::corrupt);
     restore();
     CHECK(code() == std::nullopt);
+}
+
+TEST_CASE("a queue that is older than its time stamps reach still tells the time") {
+    // Stamps of 32 bits in units of 4 ms come round after 198 days.
+    const auto wall = [] {
+        return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                              std::chrono::system_clock::now().time_since_epoch())
+                                              .count());
+    };
+    constexpr std::uint64_t day = 86'400'000'000'000, minute = 60'000'000'000;
+    for (const std::uint64_t days : {0, 198, 199, 400, 5000}) {
+        CAPTURE(days);
+        TmpDir dir;
+        const auto path = dir / "q";
+        REQUIRE(Queue::create(path, small_queue));
+        change_superblock(path / "lane-00.ring", [&](auto& s) { s.time_base_ns -= days * day; });
+        auto queue = Queue::open(path).value();
+        REQUIRE(queue.producer().value().publish(bytes("x")));
+        auto consumer = queue.consumer("g", {.start = Start::time(wall() - minute)}).value();
+        Message m = consumer.try_receive().value();
+        REQUIRE(m.accepted_at_ns());
+        CHECK(*m.accepted_at_ns() + minute > wall());
+        CHECK(*m.accepted_at_ns() < wall() + minute);
+        CHECK(m.reject({.code = "c"}));
+        const auto dead = queue.dead_letters().value().list().value();
+        REQUIRE(dead.size() == 1);
+        CHECK(dead[0].accepted_ns + minute > wall());
+        CHECK(dead[0].accepted_ns < wall() + minute);
+    }
+}
+
+TEST_CASE("a queue from the future, as seen by a clock that was set back, works and has no age") {
+    TmpDir dir;
+    const auto path = dir / "q";
+    REQUIRE(Queue::create(path, small_queue));
+    change_superblock(path / "lane-00.ring", [](auto& s) { s.time_base_ns += std::uint64_t{86'400'000'000'000}; });
+    auto queue = Queue::open(path).value();
+    auto consumer = queue.consumer("g", {.start = Start::earliest(), .backoff_initial = 0ns}).value();
+    REQUIRE(queue.producer().value().publish(bytes("x")));
+    CHECK(consumer.try_receive().value().nack({}, 0ns));
+    Message m = consumer.receive(20s).value();
+    CHECK(m.delivery_count() == 2);
+    CHECK(m.reject({.code = "c"}));
+    CHECK(queue.stats().groups.at(0).lag == 0);
+    CHECK(queue.dead_letters().value().list().value().size() == 1);
 }
 
 TEST_CASE("files of two queues do not mix") {
