@@ -63,7 +63,8 @@ public:
 
     /// Joins (which repairs), then receives and acks everything up to a sentinel. Every third time the repair is left to
     /// the housekeeping of a waiting consumer.
-    Found drain(std::uint64_t round, std::uint64_t whose) {
+    /// `others`: participants beside the test's own.
+    Found drain(std::uint64_t round, std::uint64_t whose, std::uint64_t others = 0) {
         std::optional<Queue> other;
         if (round % 16 != 7) other.emplace(must(Queue::open(path(), {.prefault = false})));
         Found found;
@@ -95,7 +96,7 @@ public:
                 must(m->ack());
             }
             const auto stats = queue_->stats();
-            return sentinel_seen && group_stats(*queue_, "g").lag == 0 && stats.participants == (other ? 2 : 1);
+            return sentinel_seen && group_stats(*queue_, "g").lag == 0 && stats.participants == (other ? 2 : 1) + others;
         }, repair_watchdog);
         auto dead = must(queue_->dead_letters());
         for (const auto& d : must(dead.list())) {
@@ -126,13 +127,14 @@ private:
     std::optional<Queue> queue_;
 };
 
-/// Calls round(n) for n = 0, stride, ... until it says that the end was reached. Returns the number of rounds.
+/// Calls round(n) for n = 0, stride, ... until it says that the end was reached. A quick run takes about half of
+/// `quick` places, up to all of them.
 template <class Round>
-void each_instruction(const std::string& what, Round&& round) {
+void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 20) {
     // A first look tells how long it is.
     std::uint64_t length = 0;
     for (std::uint64_t n = 64; round(n, 0); n *= 2) length = n;
-    const std::uint64_t wanted = count_of(24, 1500);
+    const std::uint64_t wanted = count_of(quick, 1500);
     const std::uint64_t stride = std::max<std::uint64_t>(1, 2 * length / wanted);
     auto r = rng(length);
     std::uint64_t rounds = 0;
@@ -140,7 +142,7 @@ void each_instruction(const std::string& what, Round&& round) {
     std::printf("%s: about %llu instructions, killed at %llu of them\n", what.c_str(),
                 static_cast<unsigned long long>(rounds * stride), static_cast<unsigned long long>(rounds));
     std::fflush(stdout);
-    CHECK(rounds > 5);
+    CHECK(rounds > 3);
 }
 
 enum class Deed { publish, publish_large, claim_commit, claim_abort, publish_batch };
@@ -292,6 +294,134 @@ void kill_consumers(GroupMode mode, End end, const std::string& name) {
         }
         scene.check_rest();
         return more;
+    }, end == End::reject ? 150 : 20);  // its critical piece, between the copy and the mark, is short
+}
+
+/// The victim takes three messages as a batch, acks the first, and gives the others back unread.
+void kill_batch_consumers(const std::string& name) {
+    Scene scene(GroupMode::shared);
+    const SharedBlock<Book> book;
+    each_instruction(name, [&](std::uint64_t n, std::uint64_t round) {
+        book->begun.store(0);
+        book->done.store(0);
+        for (std::uint64_t i = 0; i < 3; ++i) scene.publish(i);
+        Traced victim([&] {
+            auto queue = must(Queue::open(scene.path(), {.prefault = false}));
+            auto consumer = must(queue.consumer("g"));
+            mark();
+            {
+                auto batch = consumer.receive_batch(3, 0ms);
+                if (!batch || batch->size() != 3) return 1;
+                Message* first = batch->next();
+                if (first == nullptr) return 2;
+                book->begun.store(1);
+                if (!first->ack()) return 3;
+            }
+            book->done.store(1);
+            mark();
+            return 0;
+        });
+        const bool more = victim.instructions(n);
+        victim.kill();
+        const Found f = scene.drain(round, mine);
+        INFO(name, " killed after ", n, " instructions");
+        CHECK(f.copies[0] <= 1);
+        CHECK(f.attempts[0] <= 2);
+        if (book->begun.load() == 0) CHECK(f.copies[0] == 1);
+        if (book->done.load() != 0) CHECK(f.copies[0] == 0);
+        for (std::size_t i = 1; i < 3; ++i) {
+            CHECK(f.copies[i] == 1);
+            CHECK(f.attempts[i] == 1);  // never handed over, never charged
+        }
+        CHECK(f.dead == 0);
+        scene.check_rest();
+        return more;
+    });
+}
+
+/// The victim joins with a producer and a consumer, takes a message and leaves, all of it under test.
+void kill_members(GroupMode mode, const std::string& name) {
+    Scene scene(mode);
+    const SharedBlock<Book> book;
+    auto keeper = must(Queue::open(scene.path(), {.prefault = false}));
+    each_instruction(name, [&](std::uint64_t n, std::uint64_t round) {
+        book->done.store(0);
+        scene.publish(0);
+        Traced victim([&] {
+            std::optional<Queue> queue(must(Queue::open(scene.path(), {.prefault = false})));
+            mark();
+            {
+                auto producer = queue->producer();
+                auto consumer = queue->consumer("g");
+                if (!producer || !consumer) return 1;
+                auto m = consumer->receive(0ms);
+                if (!m) return 2;
+                // Leaves in the order that programs get wrong: what it holds last.
+                consumer = tl::unexpected(Error{Errc::closed, 0, ""});
+                queue.reset();
+            }
+            book->done.store(1);
+            mark();
+            return 0;
+        });
+        const bool more = victim.instructions(n);
+        victim.kill();
+        std::optional<Found> f(scene.drain(round, mine, 1));
+        INFO(name, " killed after ", n, " instructions");
+        CHECK(f->copies[0] == 1);
+        CHECK(f->attempts[0] <= 2);
+        CHECK(f->dead == 0);
+        const auto stats = scene.queue().stats();
+        CHECK(stats.participants == 2);
+        CHECK(stats.producers == 0);
+        CHECK(stats.consumers == 0);
+        return more;
+    }, 8);  // long ones
+}
+
+/// The victim moves a dead letter back, or closes it.
+void kill_operators(bool redrive, const std::string& name) {
+    Scene scene(GroupMode::shared);
+    const SharedBlock<Book> book;
+    each_instruction(name, [&](std::uint64_t n, std::uint64_t round) {
+        book->done.store(0);
+        scene.publish(0);
+        {
+            auto consumer = must(scene.queue().consumer("g"));
+            must(must(consumer.receive(repair_watchdog)).reject({.code = "test"}));
+        }
+        Traced victim([&] {
+            auto queue = must(Queue::open(scene.path(), {.prefault = false}));
+            auto dead = must(queue.dead_letters());
+            mark();
+            const auto done = redrive ? dead.redrive({}, true) : dead.discard({}, "test", true);
+            if (!done || done->count != 1) return 1;
+            book->done.store(1);
+            mark();
+            return 0;
+        });
+        const bool more = victim.instructions(n);
+        victim.kill();
+        // Whoever comes next does what is not done yet.
+        std::uint64_t open = 0;
+        {
+            auto other = must(Queue::open(scene.path(), {.prefault = false}));
+            auto dead = must(other.dead_letters());
+            for (const auto& d : must(dead.list())) {
+                CHECK((d.state == DeadState::open || d.state == DeadState::redriven || d.state == DeadState::discarded));
+                open += d.state == DeadState::open ? 1U : 0U;
+            }
+            CHECK(open <= 1);
+            const auto again = redrive ? dead.redrive({}, true) : dead.discard({}, "test", true);
+            CHECK(word_of(again) == "ok");
+        }
+        const Found f = scene.drain(round, mine);
+        INFO(name, " killed after ", n, " instructions, open ", open, " done ", book->done.load());
+        if (book->done.load() != 0) CHECK(open == 0);
+        CHECK(f.copies[0] == (redrive ? 1 : 0));  // once, however often it was tried
+        CHECK(f.dead == 0);
+        scene.check_rest();
+        return more;
     });
 }
 
@@ -342,4 +472,18 @@ TEST_CASE("the owner of an exclusive group killed at any instruction of a failur
 TEST_CASE("the owner of an exclusive group killed at any instruction of a rejection makes one dead letter at most") {
     kill_consumers(GroupMode::exclusive, End::reject, "exclusive: receive and reject");
     kill_consumers(GroupMode::exclusive, End::last_nack, "exclusive: receive and last nack");
+}
+
+TEST_CASE("a batch whose consumer is killed at any instruction comes back, unread messages uncharged") {
+    kill_batch_consumers("shared: receive_batch, one ack, the rest back");
+}
+
+TEST_CASE("a member killed at any instruction of its coming and going leaves no place taken") {
+    kill_members(GroupMode::shared, "shared: join, receive, leave");
+    kill_members(GroupMode::exclusive, "exclusive: join, receive, leave");
+}
+
+TEST_CASE("an operator killed at any instruction of a redrive or discard leaves the dead letter open or done") {
+    kill_operators(true, "redrive");
+    kill_operators(false, "discard");
 }

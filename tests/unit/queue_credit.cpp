@@ -421,7 +421,6 @@ TEST_CASE_TEMPLATE("a thread that holds a message does not wait for room in the 
         });
         eventually([&] { return step.load() == 1; });
         held.reset();
-        std::optional<Result<Published>> sent;
         PublishOptions brief;
         brief.timeout = 1ms;
         CHECK(line.producer.publish(bytes("x"), brief).error().code == Errc::timeout);

@@ -381,7 +381,7 @@ TEST_CASE_TEMPLATE("a claim is written in place and becomes a message at commit"
 
 TEST_CASE_TEMPLATE("a claim may be committed shorter, down to nothing", K, KINDS) {
     Line<K> line({.checksum = Checksum::xxh3});
-    for (const std::size_t used : {100, 99, 33, 32, 1, 0}) {
+    for (const std::size_t used : {100U, 99U, 33U, 32U, 1U, 0U}) {
         auto claim = line.producer.claim(100);
         REQUIRE(claim);
         std::fill(claim->payload().begin(), claim->payload().end(), std::byte{'c'});

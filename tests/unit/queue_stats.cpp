@@ -330,9 +330,9 @@ TEST_CASE("reading numbers and explanations changes no byte of any file") {
     }
     const auto after = f.files();
     REQUIRE(after.size() == before.size());
-    for (const auto& [name, content] : before) {
-        CAPTURE(name);
-        CHECK((after.at(name) == content));
+    for (const auto& file : before) {
+        CAPTURE(file.first);
+        CHECK((after.at(file.first) == file.second));
     }
 }
 
