@@ -1,4 +1,4 @@
-// ctest: TIMEOUT 240
+// ctest: TIMEOUT 300
 // SPDX-License-Identifier: MIT
 // Copyright the rondo authors
 //
@@ -130,7 +130,7 @@ private:
 /// Calls round(n) for n = 0, stride, ... until it says that the end was reached. A quick run takes about half of
 /// `quick` places, up to all of them.
 template <class Round>
-void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 20) {
+void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 16) {
     // A first look tells how long it is.
     std::uint64_t length = 0;
     for (std::uint64_t n = 64; round(n, 0); n *= 2) length = n;
@@ -294,7 +294,7 @@ void kill_consumers(GroupMode mode, End end, const std::string& name) {
         }
         scene.check_rest();
         return more;
-    }, end == End::reject ? 150 : 20);  // its critical piece, between the copy and the mark, is short
+    }, end == End::reject ? 100 : 16);  // its critical piece, between the copy and the mark, is short
 }
 
 /// The victim takes three messages as a batch, acks the first, and gives the others back unread.

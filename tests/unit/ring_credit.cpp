@@ -6,7 +6,10 @@
 #include "flow/credit.hpp"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/mman.h>
 
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -35,6 +38,38 @@ std::optional<Seq> pin(const RingMemory& m, std::size_t group) {
     } while (!m.view.limit().compare_exchange_weak(word, word + 1));
     return format::limit_position(word) - slots;
 }
+
+/// Handles whose first touch runs `hook`: somebody else's step in the middle of an advance, after it has read the
+/// marks.
+class Trap {
+public:
+    explicit Trap(std::function<void()> hook) : handles_(16), hook_(std::move(hook)) {
+        for (auto& h : handles_.all()) h.borrow.store(format::nowhere);
+        set = this;
+        struct sigaction action {};
+        action.sa_handler = [](int) { set->spring(); };
+        sigaction(SIGSEGV, &action, &former_);
+        REQUIRE(mprotect(handles_.data(), bytes(), PROT_NONE) == 0);
+    }
+    Trap(const Trap&) = delete;
+    Trap& operator=(const Trap&) = delete;
+    ~Trap() {
+        mprotect(handles_.data(), bytes(), PROT_READ | PROT_WRITE);
+        sigaction(SIGSEGV, &former_, nullptr);
+    }
+    std::span<const format::Handle> handles() const { return handles_.all(); }
+
+private:
+    void spring() {
+        mprotect(handles_.data(), bytes(), PROT_READ | PROT_WRITE);
+        hook_();
+    }
+    std::size_t bytes() const { return handles_.size() * sizeof(format::Handle); }
+    static inline Trap* set = nullptr;
+    PageArray<format::Handle> handles_;
+    std::function<void()> hook_;
+    struct sigaction former_ {};
+};
 
 }  // namespace
 
@@ -121,6 +156,28 @@ TEST_CASE("an advance that was computed before a join's pin cannot be stored aft
     CHECK(format::limit_generation(m.view.limit().load()) == 0);
 }
 
+TEST_CASE("a join in the middle of an advance: the advance is not stored") {
+    Full m;
+    m.start_group(0, origin + 20);
+    std::optional<Seq> start;
+    const Trap trap([&] { start = pin(m, 1); });
+    CHECK_FALSE(flow::advance_limit(m.view, m.groups.all(), trap.handles()));
+    REQUIRE(start);
+    CHECK(*start == origin);
+    CHECK(m.limit() == origin + slots);
+}
+
+TEST_CASE("a deletion in the middle of an advance: what it kept is kept on") {
+    Full m;
+    m.start_group(0, origin + 8);
+    const Trap trap([&] {
+        m.hot[0].keep_from.store(flow::floor_of(m.view));
+        m.groups[0].cursor.store(format::nowhere);
+    });
+    CHECK(flow::advance_limit(m.view, m.groups.all(), trap.handles()));
+    CHECK(m.limit() == origin + 8 + slots);
+}
+
 TEST_CASE("an advance that was stored before a join's generation moves the joiner's floor, not below it") {
     Full m;
     m.start_group(0, origin + 20);
@@ -178,11 +235,7 @@ TEST_CASE("used and credit make up the capacity") {
 TEST_CASE("joins beside advances: a joined group's records are never given away") {
     // One thread settles and advances, two join at the earliest position again and again. Between a join's generation
     // and its leave the limit may not pass its start.
-    // Many handles, so that an advance takes long between its look at the marks and its store.
     RingMemory m(slots, origin);
-    const PageArray<format::Handle> handles(format::max_handles);
-    for (auto& h : handles.all()) h.borrow.store(format::nowhere);
-    m.hot[0].handles_high.store(handles.size());
     m.start_group(0, origin);
     std::atomic<bool> stop{false};
     std::atomic<std::uint64_t> wrong{0}, joins{0};
@@ -194,7 +247,7 @@ TEST_CASE("joins beside advances: a joined group's records are never given away"
             p = std::max(p, limit - 1);
             m.view.tail().store(p, std::memory_order_release);
             m.groups[0].cursor.store(p, std::memory_order_release);
-            flow::advance_limit(m.view, m.groups.all(), handles.all());
+            m.advance();
         }
     });
     const auto join = [&](std::size_t group) {
