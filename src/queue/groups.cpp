@@ -256,8 +256,8 @@ Result<Seq> Attachment::start_position(const GroupOptions& options, Seq floor) c
     return fail(Errc::invalid_argument, "unknown start position");
 }
 
-/// The latest moment at which a message can have been accepted: the unit is rounded down, and the coarse clock lags
-/// by up to one tick.
+/// The latest moment at which a message can have been accepted: the unit is rounded down, and the coarse clock lags by
+/// a tick, under load by more. A few messages too early are harmless, one too late would be lost.
 std::uint64_t Attachment::accepted_until_ns(Seq p, const ring::RecordView& r) const {
     if (main_.super.timestamps == format::Timestamps::exact) {
         if (const auto body = ring::body_of(main_.view, p, r)) {
@@ -266,7 +266,7 @@ std::uint64_t Attachment::accepted_until_ns(Seq p, const ring::RecordView& r) co
         }
     }
     constexpr std::uint64_t unit_ns = 4'000'000;
-    return format::accepted_wall_ns(main_.super, r.accepted, os::wall_ns()) + 2 * unit_ns;
+    return format::accepted_wall_ns(main_.super, r.accepted, os::wall_ns()) + 5 * unit_ns;
 }
 
 /// First record boundary at or behind `wanted` whose message was accepted at or after `accepted_from`, or the tail.

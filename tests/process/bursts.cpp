@@ -32,11 +32,17 @@ struct Book {
     Count repeated, damaged, disorder;
 };
 
+std::string name_of(unsigned group) {
+    std::string name("g");
+    name += std::to_string(group);
+    return name;
+}
+
 void burst(unsigned senders, unsigned groups, unsigned members, GroupMode mode, Producers kind, std::uint64_t messages) {
     const TmpDir dir;
     const std::string path = dir.str() + "/q";
     auto queue = must(Queue::create(path, small_queue(kind)));
-    for (unsigned g = 0; g < groups; ++g) must(queue.create_group("g" + std::to_string(g), group_of(mode)));
+    for (unsigned g = 0; g < groups; ++g) must(queue.create_group(name_of(g), group_of(mode)));
     const SharedBlock<Book> book;
     const std::uint64_t total = messages * senders;
     std::vector<std::unique_ptr<Child>> all;
@@ -45,7 +51,7 @@ void burst(unsigned senders, unsigned groups, unsigned members, GroupMode mode, 
         for (unsigned m = 0; m < members; ++m) {
             all.push_back(std::make_unique<Child>([&, g] {
                 auto own = must(Queue::open(path));
-                auto consumer = must(own.consumer("g" + std::to_string(g)));
+                auto consumer = must(own.consumer(name_of(g)));
                 book->ready.fetch_add(1);
                 std::array<std::uint64_t, senders_max> next{};
                 while (book->received[g].load() < total) {
@@ -92,7 +98,7 @@ void burst(unsigned senders, unsigned groups, unsigned members, GroupMode mode, 
     CHECK(book->disorder.load() == 0);
     for (unsigned g = 0; g < groups; ++g) {
         CHECK(book->received[g].load() == total);
-        CHECK(group_stats(queue, "g" + std::to_string(g)).lag == 0);
+        CHECK(group_stats(queue, name_of(g)).lag == 0);
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
     std::printf("%u senders, %u groups of %u: %.2f million messages a second\n", senders, groups, members,

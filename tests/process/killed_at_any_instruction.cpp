@@ -68,6 +68,28 @@ public:
         std::optional<Queue> other;
         if (round % 16 != 7) other.emplace(must(Queue::open(path(), {.prefault = false})));
         Found found;
+        auto consumer = must(queue_->consumer("g"));
+        bool sentinel_seen = false;
+        const auto take = [&](Duration timeout) {
+            auto m = consumer.receive(timeout);
+            if (!m) return false;
+            const Item item = item_of(*m);
+            if (item.producer == sentinel) {
+                if (item.sequence != round) throw std::runtime_error("an old sentinel came again");
+                sentinel_seen = true;
+            } else {
+                if (item.producer != whose || item.sequence >= found.copies.size())
+                    throw std::runtime_error("a message that nobody published");
+                ++found.copies[item.sequence];
+                found.attempts[item.sequence] = m->delivery_count();
+            }
+            must(m->ack());
+            return true;
+        };
+        if (round % 2 == 0) {  // what is there already is read before anybody publishes again
+            while (take(0ms)) {
+            }
+        }
         {
             std::optional<Producer> p;
             eventually([&] {
@@ -78,22 +100,9 @@ public:
             });
             must(publish_item(*p, {sentinel, round}));
         }
-        auto consumer = must(queue_->consumer("g"));
-        bool sentinel_seen = false;
         // What came back may come behind the sentinel in a shared group: until nothing is left.
         eventually([&] {
-            while (auto m = consumer.receive(sentinel_seen ? 0ms : 50ms)) {
-                const Item item = item_of(*m);
-                if (item.producer == sentinel) {
-                    if (item.sequence != round) throw std::runtime_error("an old sentinel came again");
-                    sentinel_seen = true;
-                } else {
-                    if (item.producer != whose || item.sequence >= found.copies.size())
-                        throw std::runtime_error("a message that nobody published");
-                    ++found.copies[item.sequence];
-                    found.attempts[item.sequence] = m->delivery_count();
-                }
-                must(m->ack());
+            while (take(sentinel_seen ? 0ms : 50ms)) {
             }
             const auto stats = queue_->stats();
             return sentinel_seen && group_stats(*queue_, "g").lag == 0 && stats.participants == (other ? 2 : 1) + others;
@@ -130,7 +139,8 @@ private:
 /// Calls round(n) for n = 0, stride, ... until it says that the end was reached. A quick run takes about half of
 /// `quick` places, up to all of them.
 template <class Round>
-void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 16) {
+void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 16,
+                      bool close_look = false) {
     // A first look tells how long it is.
     std::uint64_t length = 0;
     for (std::uint64_t n = 64; round(n, 0); n *= 2) length = n;
@@ -143,6 +153,11 @@ void each_instruction(const std::string& what, Round&& round, std::uint64_t quic
                 static_cast<unsigned long long>(rounds * stride), static_cast<unsigned long long>(rounds));
     std::fflush(stdout);
     CHECK(rounds > 3);
+    if (!close_look) return;
+    // Where things become visible, near the end, the places lie close together.
+    const std::uint64_t end = rounds * stride;
+    for (std::uint64_t n = end > 250 ? end - 250 : 0; round(n, 100'000 + n); n += full_run() ? 1 : 4) {
+    }
 }
 
 enum class Deed { publish, publish_large, claim_commit, claim_abort, publish_batch };
@@ -205,7 +220,7 @@ void kill_publishers(GroupMode mode, Producers producers, Deed deed, const std::
         if (!more && deed != Deed::claim_abort) CHECK(came == whole);
         scene.check_rest();
         return more;
-    });
+    }, 16, producers == Producers::one);
 }
 
 enum class End { ack, nack, reject, release, drop, last_nack };
