@@ -35,9 +35,9 @@ T must(Result<T> result, const char* file = __builtin_FILE(), int line = __built
     if (!result) {
         throw std::runtime_error(std::string(file) + ":" + std::to_string(line) + ": " +
                                  to_string(result.error().code) + ": " + result.error().what +
-                                 (result.error().sys_errno != 0 ? std::string(" (") +
-                                                                      std::strerror(result.error().sys_errno) + ")"
-                                                                : std::string()));
+                                 (result.error().sys_errno != 0
+                                      ? std::string(" (") + std::strerror(result.error().sys_errno) + ")"
+                                      : std::string()));
     }
     if constexpr (!std::is_void_v<T>) return std::move(*result);
 }

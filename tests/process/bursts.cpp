@@ -38,7 +38,8 @@ std::string name_of(unsigned group) {
     return name;
 }
 
-void burst(unsigned senders, unsigned groups, unsigned members, GroupMode mode, Producers kind, std::uint64_t messages) {
+void burst(unsigned senders, unsigned groups, unsigned members, GroupMode mode, Producers kind,
+           std::uint64_t messages) {
     const TmpDir dir;
     const std::string path = dir.str() + "/q";
     auto queue = must(Queue::create(path, small_queue(kind)));

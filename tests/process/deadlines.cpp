@@ -65,7 +65,9 @@ TEST_CASE("every wait ends at its deadline") {
     auto producer = must(queue.producer());
     while (publish_item(producer, {1, 0}, 200, {.timeout = 0ms})) {
     }
-    check("publish into a full queue", [&](Duration t) { return fails(publish_item(producer, {1, 0}, 200, {.timeout = t})); });
+    check("publish into a full queue", [&](Duration t) {
+        return fails(publish_item(producer, {1, 0}, 200, {.timeout = t}));
+    });
     check("claim in a full queue", [&](Duration t) { return fails(producer.claim(200, {.timeout = t})); });
 
     // Behind somebody who is stopped in the middle of things, and beside one who is dead.
@@ -79,8 +81,9 @@ TEST_CASE("every wait ends at its deadline") {
     });
     eventually([&] { return book->ready.load() == 1; });
     stopped.stop();
-    check("publish beside a stopped consumer",
-          [&](Duration t) { return fails(publish_item(producer, {1, 0}, 200, {.timeout = t})); });
+    check("publish beside a stopped consumer", [&](Duration t) {
+        return fails(publish_item(producer, {1, 0}, 200, {.timeout = t}));
+    });
 }
 
 TEST_CASE("every wait behind the open claim of a stopped producer ends at its deadline") {

@@ -65,7 +65,8 @@ std::string seen_after_exec() {
     close(ends[1]);
     std::string text;
     char buffer[512];
-    for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+    for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+        text.append(buffer, static_cast<std::size_t>(n));
     close(ends[0]);
     waitpid(pid, nullptr, 0);
     return text;

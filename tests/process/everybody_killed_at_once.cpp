@@ -122,8 +122,8 @@ void restart_all(Producers kind) {
         for (const unsigned i : order) {
             eventually([&] { return book->started[i].load() != 0; });
             const auto error = book->failed[i].load();
-            REQUIRE_MESSAGE(error == 0, "start " << round << " of actor " << i << ": "
-                                                 << to_string(static_cast<Errc>(error - 1)));
+            REQUIRE_MESSAGE(error == 0,
+                            "start " << round << " of actor " << i << ": " << to_string(static_cast<Errc>(error - 1)));
         }
         // Under load: some steps of work, then all of them die.
         const std::uint64_t target = book->steps.load() + r.between(1, 3000);

@@ -22,12 +22,17 @@ enum class Ending { quick_exit, kill, abort, exec };
 
 void end_by(Ending ending) {
     switch (ending) {
-        case Ending::quick_exit: _exit(0);
-        case Ending::kill: raise(SIGKILL); break;
+        case Ending::quick_exit:
+            _exit(0);
+        case Ending::kill:
+            raise(SIGKILL);
+            break;
         case Ending::abort:
             signal(SIGABRT, SIG_DFL);
             abort();
-        case Ending::exec: execl("/bin/true", "true", static_cast<char*>(nullptr)); break;
+        case Ending::exec:
+            execl("/bin/true", "true", static_cast<char*>(nullptr));
+            break;
     }
     _exit(99);
 }

@@ -70,37 +70,37 @@ TEST_CASE("all handles of a forked child are detached, its destructors do nothin
             if (!good) _exit(fault);
             ++fault;
         };
-        expect(is_detached(publish_item(*producer, {1, 9})));               // 1
-        expect(is_detached(producer->try_publish({})));                     // 2
-        expect(is_detached(producer->claim(10)));                           // 3
+        expect(is_detached(publish_item(*producer, {1, 9})));  // 1
+        expect(is_detached(producer->try_publish({})));        // 2
+        expect(is_detached(producer->claim(10)));              // 3
         const std::array<Outgoing, 1> out{};
-        expect(is_detached(producer->publish_batch(out)));                  // 4
-        expect(is_detached(claim->commit()));                               // 5
-        expect(is_detached(consumer->receive(1s)));                         // 6
-        expect(is_detached(consumer->try_receive()));                       // 7
-        expect(is_detached(consumer->receive_batch(3, 1s)));                // 8
-        expect(batch->next() == nullptr);                                   // 9
-        expect(is_detached(message->ack()));                                // 10
-        expect(is_detached(message->nack()));                               // 11
-        expect(is_detached(message->reject({})));                           // 12
-        expect(is_detached(message->release()));                            // 13
-        expect(is_detached(message->extend(1s)));                           // 14
-        expect(is_detached(owned->ack()));                                  // 15
-        expect(is_detached(owner->receive(0s)));                            // 16
-        expect(is_detached(owner->ack_through(*owned)));                    // 17
-        expect(!owner->active());                                           // 18
-        expect(is_detached(consumer->wait_fd()));                           // 19
-        expect(is_detached(queue->producer()));                             // 20
-        expect(is_detached(queue->consumer("s")));                          // 21
+        expect(is_detached(producer->publish_batch(out)));                           // 4
+        expect(is_detached(claim->commit()));                                        // 5
+        expect(is_detached(consumer->receive(1s)));                                  // 6
+        expect(is_detached(consumer->try_receive()));                                // 7
+        expect(is_detached(consumer->receive_batch(3, 1s)));                         // 8
+        expect(batch->next() == nullptr);                                            // 9
+        expect(is_detached(message->ack()));                                         // 10
+        expect(is_detached(message->nack()));                                        // 11
+        expect(is_detached(message->reject({})));                                    // 12
+        expect(is_detached(message->release()));                                     // 13
+        expect(is_detached(message->extend(1s)));                                    // 14
+        expect(is_detached(owned->ack()));                                           // 15
+        expect(is_detached(owner->receive(0s)));                                     // 16
+        expect(is_detached(owner->ack_through(*owned)));                             // 17
+        expect(!owner->active());                                                    // 18
+        expect(is_detached(consumer->wait_fd()));                                    // 19
+        expect(is_detached(queue->producer()));                                      // 20
+        expect(is_detached(queue->consumer("s")));                                   // 21
         expect(is_detached(queue->create_group("n", group_of(GroupMode::shared))));  // 22
-        expect(is_detached(queue->delete_group("s", Force::yes)));          // 23
-        expect(is_detached(queue->dead_letters()));                         // 24
-        expect(is_detached(dead->list()));                                  // 25
-        expect(is_detached(dead->redrive({}, true)));                       // 26
-        expect(queue->stats().capacity_slots == 0);                         // 27
-        expect(!queue->explain({Errc::timeout, 0, ""}).empty());            // 28
+        expect(is_detached(queue->delete_group("s", Force::yes)));                   // 23
+        expect(is_detached(queue->dead_letters()));                                  // 24
+        expect(is_detached(dead->list()));                                           // 25
+        expect(is_detached(dead->redrive({}, true)));                                // 26
+        expect(queue->stats().capacity_slots == 0);                                  // 27
+        expect(!queue->explain({Errc::timeout, 0, ""}).empty());                     // 28
         expect(consumer->last_gap().error().code == Errc::detached ||
-               consumer->last_gap().error().code == Errc::not_found);       // 29
+               consumer->last_gap().error().code == Errc::not_found);  // 29
         queue->close();
         // Moves and all destructors, in an awkward order.
         Message moved = std::move(*message);

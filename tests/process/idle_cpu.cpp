@@ -81,7 +81,8 @@ public:
             const double wall = static_cast<double>(book.wall_ns.load());
             const double percent = 100.0 * static_cast<double>(book.cpu_ns.load()) / wall;
             const double wakeups = static_cast<double>(book.switches.load()) / (wall / 1e9);
-            std::printf("%-58s %6.2f %% of a processor, %5.1f wake-ups a second\n", one->what.c_str(), percent, wakeups);
+            std::printf("%-58s %6.2f %% of a processor, %5.1f wake-ups a second\n", one->what.c_str(), percent,
+                        wakeups);
             std::fflush(stdout);
             CHECK(wall >= 0.99 * static_cast<double>(std::chrono::nanoseconds(period()).count()));
             CHECK(percent < 10);

@@ -83,7 +83,9 @@ TEST_CASE("waits that are interrupted all the time end at their deadlines, with 
     check_waits("receive_batch", 300ms, [&](auto t) { return consumer.receive_batch(10, t).error().code; });
     while (publish_item(producer, {1, 0}, 200, {.timeout = 0ms})) {
     }
-    check_waits("publish", 300ms, [&](auto t) { return publish_item(producer, {1, 0}, 200, {.timeout = t}).error().code; });
+    check_waits("publish", 300ms, [&](auto t) {
+        return publish_item(producer, {1, 0}, 200, {.timeout = t}).error().code;
+    });
     check_waits("claim", 300ms, [&](auto t) { return producer.claim(200, {.timeout = t}).error().code; });
     check_waits("publish_batch", 300ms, [&](auto t) {
         std::array<std::byte, 100> bytes{};

@@ -29,9 +29,9 @@ constexpr std::uint64_t victims = 2;   // of the one that is killed
 constexpr std::uint64_t sentinel = 3;  // comes after everything
 
 struct Book {
-    Flag begun, done;          // the outcome under test
-    Flag received;             // receive has returned
-    Count delivery_count;      // what it said
+    Flag begun, done;      // the outcome under test
+    Flag received;         // receive has returned
+    Count delivery_count;  // what it said
 };
 
 /// What the test finds out after each kill.
@@ -45,11 +45,12 @@ struct Found {
 /// A queue and what the test process holds of it. `mode` of the one group "g".
 class Scene {
 public:
-    explicit Scene(GroupMode mode, Producers producers = Producers::many) : mode_(mode) {
+    explicit Scene(GroupMode mode, Producers producers = Producers::many) {
         queue_.emplace(must(Queue::create(path(), small_queue(producers), {.prefault = false})));
         auto g = group_of(mode);
         g.backoff_initial = 0ms;
         g.backoff_max = 0ms;
+        g.max_in_flight = 16;  // the instructions of a consumer's making are counted as well
         must(queue_->create_group("g", g));
     }
 
@@ -61,9 +62,8 @@ public:
         must(publish_item(p, {mine, sequence}));
     }
 
-    /// Joins (which repairs), then receives and acks everything up to a sentinel. Every third time the repair is left to
-    /// the housekeeping of a waiting consumer.
-    /// `others`: participants beside the test's own.
+    /// Joins (which repairs), then receives and acks everything up to a sentinel. Every third time the repair is left
+    /// to the housekeeping of a waiting consumer. `others`: participants beside the test's own.
     Found drain(std::uint64_t round, std::uint64_t whose, std::uint64_t others = 0) {
         std::optional<Queue> other;
         if (round % 16 != 7) other.emplace(must(Queue::open(path(), {.prefault = false})));
@@ -101,12 +101,15 @@ public:
             must(publish_item(*p, {sentinel, round}));
         }
         // What came back may come behind the sentinel in a shared group: until nothing is left.
-        eventually([&] {
-            while (take(sentinel_seen ? 0ms : 50ms)) {
-            }
-            const auto stats = queue_->stats();
-            return sentinel_seen && group_stats(*queue_, "g").lag == 0 && stats.participants == (other ? 2 : 1) + others;
-        }, repair_watchdog);
+        eventually(
+            [&] {
+                while (take(sentinel_seen ? 0ms : 50ms)) {
+                }
+                const auto stats = queue_->stats();
+                return sentinel_seen && group_stats(*queue_, "g").lag == 0 &&
+                       stats.participants == (other ? 2 : 1) + others;
+            },
+            repair_watchdog);
         auto dead = must(queue_->dead_letters());
         for (const auto& d : must(dead.list())) {
             if (d.state != DeadState::open) continue;
@@ -131,7 +134,6 @@ public:
     }
 
 private:
-    GroupMode mode_;
     TmpDir dir_;
     std::optional<Queue> queue_;
 };
@@ -139,8 +141,7 @@ private:
 /// Calls round(n) for n = 0, stride, ... until it says that the end was reached. A quick run takes about half of
 /// `quick` places, up to all of them.
 template <class Round>
-void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 16,
-                      bool close_look = false) {
+void each_instruction(const std::string& what, Round&& round, std::uint64_t quick = 16, bool close_look = false) {
     // A first look tells how long it is.
     std::uint64_t length = 0;
     for (std::uint64_t n = 64; round(n, 0); n *= 2) length = n;
@@ -176,7 +177,9 @@ int publish_under_test(const std::string& path, Deed deed, Book& book) {
     bool sent = false;
     switch (deed) {
         case Deed::publish:
-        case Deed::publish_large: sent = producer.publish(payload).has_value(); break;
+        case Deed::publish_large:
+            sent = producer.publish(payload).has_value();
+            break;
         case Deed::claim_commit: {
             auto claim = producer.claim(payload.size());
             if (!claim) return 1;
@@ -191,7 +194,9 @@ int publish_under_test(const std::string& path, Deed deed, Book& book) {
             claim->abort();
             break;
         }
-        case Deed::publish_batch: sent = producer.publish_batch(out).has_value(); break;
+        case Deed::publish_batch:
+            sent = producer.publish_batch(out).has_value();
+            break;
     }
     if (sent) book.done.store(1);
     mark();
@@ -201,26 +206,29 @@ int publish_under_test(const std::string& path, Deed deed, Book& book) {
 void kill_publishers(GroupMode mode, Producers producers, Deed deed, const std::string& name) {
     Scene scene(mode, producers);
     const SharedBlock<Book> book;
-    each_instruction(name, [&](std::uint64_t n, std::uint64_t round) {
-        book->done.store(0);
-        Traced victim([&] { return publish_under_test(scene.path(), deed, *book); });
-        const bool more = victim.instructions(n);
-        victim.kill();
-        const Found f = scene.drain(round, victims);
-        INFO(name, " killed after ", n, " instructions");
-        const std::uint64_t whole = deed == Deed::publish_batch ? 3 : 1;
-        std::uint64_t came = 0;
-        for (std::uint64_t i = 0; i < f.copies.size(); ++i) {
-            CHECK(f.copies[i] <= 1);
-            came += f.copies[i];
-        }
-        CHECK((came == 0 || came == whole));
-        if (book->done.load() != 0) CHECK(came == whole);
-        if (deed == Deed::claim_abort) CHECK(came == 0);
-        if (!more && deed != Deed::claim_abort) CHECK(came == whole);
-        scene.check_rest();
-        return more;
-    }, 16, producers == Producers::one);
+    each_instruction(
+        name,
+        [&](std::uint64_t n, std::uint64_t round) {
+            book->done.store(0);
+            Traced victim([&] { return publish_under_test(scene.path(), deed, *book); });
+            const bool more = victim.instructions(n);
+            victim.kill();
+            const Found f = scene.drain(round, victims);
+            INFO(name, " killed after ", n, " instructions");
+            const std::uint64_t whole = deed == Deed::publish_batch ? 3 : 1;
+            std::uint64_t came = 0;
+            for (std::uint64_t i = 0; i < f.copies.size(); ++i) {
+                CHECK(f.copies[i] <= 1);
+                came += f.copies[i];
+            }
+            CHECK((came == 0 || came == whole));
+            if (book->done.load() != 0) CHECK(came == whole);
+            if (deed == Deed::claim_abort) CHECK(came == 0);
+            if (!more && deed != Deed::claim_abort) CHECK(came == whole);
+            scene.check_rest();
+            return more;
+        },
+        16, producers == Producers::one);
 }
 
 enum class End { ack, nack, reject, release, drop, last_nack };
@@ -238,12 +246,21 @@ int consume_under_test(const std::string& path, End end, Book& book) {
         book.begun.store(1);
         bool ok = true;
         switch (end) {
-            case End::ack: ok = m->ack().has_value(); break;
+            case End::ack:
+                ok = m->ack().has_value();
+                break;
             case End::last_nack:
-            case End::nack: ok = m->nack({.code = "test", .message = "on purpose"}).has_value(); break;
-            case End::reject: ok = m->reject({.code = "test", .message = "on purpose"}).has_value(); break;
-            case End::release: ok = m->release().has_value(); break;
-            case End::drop: break;
+            case End::nack:
+                ok = m->nack({.code = "test", .message = "on purpose"}).has_value();
+                break;
+            case End::reject:
+                ok = m->reject({.code = "test", .message = "on purpose"}).has_value();
+                break;
+            case End::release:
+                ok = m->release().has_value();
+                break;
+            case End::drop:
+                break;
         }
         if (!ok) return 2;
     }
@@ -261,55 +278,58 @@ void kill_consumers(GroupMode mode, End end, const std::string& name) {
         must(scene.queue().create_group("g", g));
     }
     const SharedBlock<Book> book;
-    each_instruction(name, [&](std::uint64_t n, std::uint64_t round) {
-        book->begun.store(0);
-        book->done.store(0);
-        book->received.store(0);
-        scene.publish(0);
-        Traced victim([&] { return consume_under_test(scene.path(), end, *book); });
-        const bool more = victim.instructions(n);
-        victim.kill();
-        const Found f = scene.drain(round, mine);
-        INFO(name, " killed after ", n, " instructions, received ", book->received.load(), " begun ",
-             book->begun.load(), " done ", book->done.load(), ", copies ", f.copies[0], " attempts ", f.attempts[0],
-             " dead ", f.dead);
-        const bool received = book->received.load() != 0;
-        const bool done = book->done.load() != 0;
-        CHECK(f.copies[0] <= 1);
-        CHECK(f.dead <= 1);
-        switch (end) {
-            case End::ack:
-                CHECK(f.dead == 0);
-                if (book->begun.load() == 0) CHECK(f.copies[0] == 1);
-                if (done) CHECK(f.copies[0] == 0);
-                break;
-            case End::nack:
-            case End::drop:
-                CHECK(f.dead == 0);
-                CHECK(f.copies[0] == 1);
-                if (received) CHECK(f.attempts[0] == 2);
-                break;
-            case End::release:
-                CHECK(f.dead == 0);
-                CHECK(f.copies[0] == 1);
-                if (done) CHECK(f.attempts[0] == 1);
-                break;
-            case End::last_nack:
-                if (received) CHECK(f.dead == 1);
-                CHECK(f.copies[0] + f.dead == 1);
-                break;
-            case End::reject:
-                CHECK(f.copies[0] + f.dead == 1);
-                if (done) CHECK(f.dead == 1);
-                break;
-        }
-        if (f.copies[0] == 1) {
-            CHECK(f.attempts[0] >= 1);
-            CHECK(f.attempts[0] <= 2);  // charged once at most for the one who died
-        }
-        scene.check_rest();
-        return more;
-    }, end == End::reject ? 100 : 16);  // its critical piece, between the copy and the mark, is short
+    each_instruction(
+        name,
+        [&](std::uint64_t n, std::uint64_t round) {
+            book->begun.store(0);
+            book->done.store(0);
+            book->received.store(0);
+            scene.publish(0);
+            Traced victim([&] { return consume_under_test(scene.path(), end, *book); });
+            const bool more = victim.instructions(n);
+            victim.kill();
+            const Found f = scene.drain(round, mine);
+            INFO(name, " killed after ", n, " instructions, received ", book->received.load(), " begun ",
+                 book->begun.load(), " done ", book->done.load(), ", copies ", f.copies[0], " attempts ", f.attempts[0],
+                 " dead ", f.dead);
+            const bool received = book->received.load() != 0;
+            const bool done = book->done.load() != 0;
+            CHECK(f.copies[0] <= 1);
+            CHECK(f.dead <= 1);
+            switch (end) {
+                case End::ack:
+                    CHECK(f.dead == 0);
+                    if (book->begun.load() == 0) CHECK(f.copies[0] == 1);
+                    if (done) CHECK(f.copies[0] == 0);
+                    break;
+                case End::nack:
+                case End::drop:
+                    CHECK(f.dead == 0);
+                    CHECK(f.copies[0] == 1);
+                    if (received) CHECK(f.attempts[0] == 2);
+                    break;
+                case End::release:
+                    CHECK(f.dead == 0);
+                    CHECK(f.copies[0] == 1);
+                    if (done) CHECK(f.attempts[0] == 1);
+                    break;
+                case End::last_nack:
+                    if (received) CHECK(f.dead == 1);
+                    CHECK(f.copies[0] + f.dead == 1);
+                    break;
+                case End::reject:
+                    CHECK(f.copies[0] + f.dead == 1);
+                    if (done) CHECK(f.dead == 1);
+                    break;
+            }
+            if (f.copies[0] == 1) {
+                CHECK(f.attempts[0] >= 1);
+                CHECK(f.attempts[0] <= 2);  // charged once at most for the one who died
+            }
+            scene.check_rest();
+            return more;
+        },
+        end == End::reject ? 100 : 16);  // its critical piece, between the copy and the mark, is short
 }
 
 /// The victim takes three messages as a batch, acks the first, and gives the others back unread.
@@ -359,39 +379,42 @@ void kill_members(GroupMode mode, const std::string& name) {
     Scene scene(mode);
     const SharedBlock<Book> book;
     auto keeper = must(Queue::open(scene.path(), {.prefault = false}));
-    each_instruction(name, [&](std::uint64_t n, std::uint64_t round) {
-        book->done.store(0);
-        scene.publish(0);
-        Traced victim([&] {
-            std::optional<Queue> queue(must(Queue::open(scene.path(), {.prefault = false})));
-            mark();
-            {
-                auto producer = queue->producer();
-                auto consumer = queue->consumer("g");
-                if (!producer || !consumer) return 1;
-                auto m = consumer->receive(0ms);
-                if (!m) return 2;
-                // Leaves in the order that programs get wrong: what it holds last.
-                consumer = tl::unexpected(Error{Errc::closed, 0, ""});
-                queue.reset();
-            }
-            book->done.store(1);
-            mark();
-            return 0;
-        });
-        const bool more = victim.instructions(n);
-        victim.kill();
-        std::optional<Found> f(scene.drain(round, mine, 1));
-        INFO(name, " killed after ", n, " instructions");
-        CHECK(f->copies[0] == 1);
-        CHECK(f->attempts[0] <= 2);
-        CHECK(f->dead == 0);
-        const auto stats = scene.queue().stats();
-        CHECK(stats.participants == 2);
-        CHECK(stats.producers == 0);
-        CHECK(stats.consumers == 0);
-        return more;
-    }, 8);  // long ones
+    each_instruction(
+        name,
+        [&](std::uint64_t n, std::uint64_t round) {
+            book->done.store(0);
+            scene.publish(0);
+            Traced victim([&] {
+                std::optional<Queue> queue(must(Queue::open(scene.path(), {.prefault = false})));
+                mark();
+                {
+                    auto producer = queue->producer();
+                    auto consumer = queue->consumer("g");
+                    if (!producer || !consumer) return 1;
+                    auto m = consumer->receive(0ms);
+                    if (!m) return 2;
+                    // Leaves in the order that programs get wrong: what it holds last.
+                    consumer = tl::unexpected(Error{Errc::closed, 0, ""});
+                    queue.reset();
+                }
+                book->done.store(1);
+                mark();
+                return 0;
+            });
+            const bool more = victim.instructions(n);
+            victim.kill();
+            std::optional<Found> f(scene.drain(round, mine, 1));
+            INFO(name, " killed after ", n, " instructions");
+            CHECK(f->copies[0] == 1);
+            CHECK(f->attempts[0] <= 2);
+            CHECK(f->dead == 0);
+            const auto stats = scene.queue().stats();
+            CHECK(stats.participants == 2);
+            CHECK(stats.producers == 0);
+            CHECK(stats.consumers == 0);
+            return more;
+        },
+        8);  // long ones
 }
 
 /// The victim moves a dead letter back, or closes it.
@@ -423,7 +446,8 @@ void kill_operators(bool redrive, const std::string& name) {
             auto other = must(Queue::open(scene.path(), {.prefault = false}));
             auto dead = must(other.dead_letters());
             for (const auto& d : must(dead.list())) {
-                CHECK((d.state == DeadState::open || d.state == DeadState::redriven || d.state == DeadState::discarded));
+                CHECK(
+                    (d.state == DeadState::open || d.state == DeadState::redriven || d.state == DeadState::discarded));
                 open += d.state == DeadState::open ? 1U : 0U;
             }
             CHECK(open <= 1);

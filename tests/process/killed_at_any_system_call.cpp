@@ -27,7 +27,7 @@ constexpr unsigned openers = 8;
 struct Book {
     Count round;  // of the openers; ~0 ends them
     std::array<Count, openers> opened, finished;
-    std::array<Flag, openers> error;   // Errc + 1
+    std::array<Flag, openers> error;  // Errc + 1
     Flag may_leave;
 };
 
@@ -35,8 +35,7 @@ struct Book {
 class Openers {
 public:
     explicit Openers(std::string path) : path_(std::move(path)) {
-        for (unsigned i = 0; i < openers; ++i)
-            children_[i] = std::make_unique<Child>([this, i] { return work(i); });
+        for (unsigned i = 0; i < openers; ++i) children_[i] = std::make_unique<Child>([this, i] { return work(i); });
     }
     ~Openers() { book_->round.store(~std::uint64_t{0}); }
     Openers(const Openers&) = delete;
@@ -129,11 +128,14 @@ void check_one_queue(const std::string& path, Openers& all) {
 void check_group_whole_or_gone(const std::string& path) {
     auto queue = must(Queue::open(path, {.prefault = false}));
     auto keeper = must(queue.consumer("keeps-house", group_of(GroupMode::exclusive)));
-    eventually([&] {
-        (void)keeper.receive(5ms);
-        const bool whole = queue.consumer("g").has_value();
-        return queue.stats().groups.size() == (whole ? 2 : 1) && files_of(path).size() == bare_files().size() + whole;
-    }, repair_watchdog);
+    eventually(
+        [&] {
+            (void)keeper.receive(5ms);
+            const bool whole = queue.consumer("g").has_value();
+            return queue.stats().groups.size() == (whole ? 2 : 1) &&
+                   files_of(path).size() == bare_files().size() + whole;
+        },
+        repair_watchdog);
 }
 
 /// Kill-proof with a group of that mode: whoever comes next can make the group, use it and delete it, and the files
@@ -152,10 +154,12 @@ void check_group_works(const std::string& path, GroupMode mode) {
     }
     must(queue.delete_group("g"));
     auto consumer = must(queue.consumer("keeps-house", group_of(GroupMode::exclusive)));
-    eventually([&] {
-        (void)consumer.receive(10ms);
-        return queue.stats().groups.size() == 1;
-    }, repair_watchdog);
+    eventually(
+        [&] {
+            (void)consumer.receive(10ms);
+            return queue.stats().groups.size() == 1;
+        },
+        repair_watchdog);
     CHECK(joined(files_of(path)) == joined(bare_files()));
     consumer = must(queue.consumer("keeps-house"));
 }
@@ -244,8 +248,7 @@ TEST_CASE("the deletion of a shared group killed at any system call leaves no ha
     const std::string path = dir.str() + "/q";
     auto queue = must(Queue::create(path, small_queue(), {.prefault = false}));
     each_system_call(
-        "delete_group",
-        [&] { must(queue.create_group("g", group_of(GroupMode::shared))); },
+        "delete_group", [&] { must(queue.create_group("g", group_of(GroupMode::shared))); },
         [&] {
             auto own = must(Queue::open(path, {.prefault = false}));
             return own.delete_group("g") ? 0 : 1;

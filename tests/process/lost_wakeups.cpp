@@ -187,8 +187,8 @@ TEST_CASE("a producer that waits for room is woken by each ack that makes some")
         ++taken;
     }
     CHECK(sender.wait().exited_with(0));
-    const double each = std::chrono::duration<double, std::micro>(Clock::now() - since).count() /
-                        static_cast<double>(rounds);
+    const double each =
+        std::chrono::duration<double, std::micro>(Clock::now() - since).count() / static_cast<double>(rounds);
     std::printf("%llu times room, %.1f us each\n", static_cast<unsigned long long>(rounds), each);
     CHECK(each < 5'000);  // a lost wake-up each time would be 50 ms
 }

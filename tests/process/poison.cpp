@@ -90,12 +90,13 @@ int one_life(const std::string& path, Book& book, std::uint64_t poison, std::uin
 
 void abort_each_time(std::uint64_t poison, std::int32_t limit, GroupMode mode) {
     constexpr std::uint64_t messages = 100;
-    Scene s(messages,
-            [&](GroupOptions& g) {
-                no_wait(g);
-                g.max_deliveries = limit;
-            },
-            mode);
+    Scene s(
+        messages,
+        [&](GroupOptions& g) {
+            no_wait(g);
+            g.max_deliveries = limit;
+        },
+        mode);
     std::int32_t lives = 0;
     for (; s.book->done.load() == 0; ++lives) {
         REQUIRE(lives < 5 * limit + 20);
@@ -197,7 +198,7 @@ TEST_CASE("attempts after a nack are at least the backoff apart, and it doubles"
         CHECK(m.delivery_count() == static_cast<std::uint32_t>(i + 1));
         must(m.nack({.code = "down"}));
     }
-    for (int i = 0; i < 4; ++i) {
+    for (std::size_t i = 0; i < 4; ++i) {
         const auto gap = at[i + 1] - at[i];
         INFO("gap ", i, ": ", std::chrono::duration_cast<std::chrono::milliseconds>(gap).count(), " ms");
         CHECK(gap >= 100ms * (1 << i));
@@ -212,14 +213,15 @@ TEST_CASE("attempts after a nack are at least the backoff apart, and it doubles"
 }
 
 TEST_CASE("attempts of an exclusive group are spaced as well, in place, and the order is kept") {
-    Scene s(3,
-            [](GroupOptions& g) {
-                g.backoff_initial = 100ms;
-                g.backoff_multiplier = 2;
-                g.backoff_max = 10s;
-                g.max_deliveries = 3;
-            },
-            GroupMode::exclusive);
+    Scene s(
+        3,
+        [](GroupOptions& g) {
+            g.backoff_initial = 100ms;
+            g.backoff_multiplier = 2;
+            g.backoff_max = 10s;
+            g.max_deliveries = 3;
+        },
+        GroupMode::exclusive);
     auto consumer = must(s.queue->consumer("g"));
     std::vector<Clock::time_point> at;
     for (int i = 0; i < 3; ++i) {
@@ -400,8 +402,12 @@ int follow_scripts(const std::string& path, Book& book) {
         if (!m) continue;
         const std::uint64_t s = note(book, *m);
         switch (deed_of(s, m->delivery_count())) {
-            case nack_default: must(m->nack({.code = "nack"})); break;
-            case nack_delay: must(m->nack({.code = "nack"}, 5ms)); break;
+            case nack_default:
+                must(m->nack({.code = "nack"}));
+                break;
+            case nack_delay:
+                must(m->nack({.code = "nack"}, 5ms));
+                break;
             case lapse: {
                 // One message at a time: this one stays in hand, and the looks for others end its lease.
                 const auto end = Clock::now() + 300ms;
@@ -410,7 +416,8 @@ int follow_scripts(const std::string& path, Book& book) {
                 if (word_of(m->ack()) != "stale_lease") return 4;
                 break;
             }
-            default: raise(SIGKILL);
+            default:
+                raise(SIGKILL);
         }
     }
     return 0;

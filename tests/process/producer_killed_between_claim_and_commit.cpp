@@ -82,7 +82,8 @@ TEST_CASE("a producer killed between claim and commit leaves a void, and the mes
     kill_between(GroupMode::shared, 100);
 }
 
-TEST_CASE("a producer killed between claim and commit leaves a void, and the messages behind it come: exclusive group") {
+TEST_CASE(
+    "a producer killed between claim and commit leaves a void, and the messages behind it come: exclusive group") {
     kill_between(GroupMode::exclusive, 100);
 }
 
@@ -120,14 +121,14 @@ TEST_CASE("all producers killed between claim and commit at once are as many voi
     auto queue = must(Queue::create(path, small_queue()));
     auto consumer = must(queue.consumer("g", group_of(GroupMode::shared)));
     auto producer = must(queue.producer());
-    constexpr int victims = 5;
+    constexpr std::size_t victims = 5;
     const SharedBlock<std::array<Book, victims>> books;
     std::vector<std::unique_ptr<Child>> all;
-    for (int i = 0; i < victims; ++i) {
+    for (std::size_t i = 0; i < victims; ++i) {
         all.push_back(std::make_unique<Child>([&, i] { return claim_and_wait(path, (*books)[i], 300); }));
         eventually([&] { return (*books)[i].claimed.load() == 1; });
-        must(publish_item(producer, {2, static_cast<std::uint64_t>(2 * i)}));
-        must(publish_item(producer, {2, static_cast<std::uint64_t>(2 * i + 1)}));
+        must(publish_item(producer, {2, 2 * i}));
+        must(publish_item(producer, {2, 2 * i + 1}));
     }
     for (auto& one : all) one->kill();
     for (auto& one : all) CHECK(one->wait().killed_by(SIGKILL));

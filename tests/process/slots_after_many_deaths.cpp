@@ -119,11 +119,15 @@ void die_often(Role role, bool with_survivor) {
 
 }  // namespace
 
-TEST_CASE("a thousand killed consumers leave nothing behind: nobody else was there") { die_often(Role::consumer, false); }
+TEST_CASE("a thousand killed consumers leave nothing behind: nobody else was there") {
+    die_often(Role::consumer, false);
+}
 
 TEST_CASE("a thousand killed consumers leave nothing behind: another one stayed") { die_often(Role::consumer, true); }
 
-TEST_CASE("a thousand killed producers leave nothing behind: nobody else was there") { die_often(Role::producer, false); }
+TEST_CASE("a thousand killed producers leave nothing behind: nobody else was there") {
+    die_often(Role::producer, false);
+}
 
 TEST_CASE("a thousand killed producers leave nothing behind: another consumer stayed") {
     die_often(Role::producer, true);

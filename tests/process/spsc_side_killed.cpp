@@ -22,11 +22,11 @@ using namespace rondo::test;
 namespace {
 
 struct Book {
-    Count next;          // sequence numbers given out
-    Count committed;     // publish has returned for all below
-    Count delivered;     // highest sequence received + 1
-    Count acked;         // ack has returned for all below
-    Count holes;         // sequences that never came, though published
+    Count next;       // sequence numbers given out
+    Count committed;  // publish has returned for all below
+    Count delivered;  // highest sequence received + 1
+    Count acked;      // ack has returned for all below
+    Count holes;      // sequences that never came, though published
     Count damaged, disorder, after_ack, torn;
     Flag producer_error, consumer_error;
     Flag stop;
@@ -54,8 +54,8 @@ int produce(Book& book, const std::string& path) {
             write_item(to, {n, s + i});  // the producer's number says how many come together
             out[i] = {to, patient};
         }
-        const auto sent = n == 1 ? producer->publish(out[0].payload, patient)
-                                 : producer->publish_batch(std::span(out).first(n));
+        const auto sent =
+            n == 1 ? producer->publish(out[0].payload, patient) : producer->publish_batch(std::span(out).first(n));
         if (!sent) return book.producer_error.store(static_cast<std::uint32_t>(sent.error().code) + 1), 1;
         book.committed.store(s + n);
         s += batch_unit;

@@ -37,9 +37,7 @@ constexpr std::array<const char*, 2> group_names = {"work", "ledger"};
 struct Bits {
     std::array<std::array<Count, sequences_max / 64>, producers> words;
 
-    bool test(const Item& i) const {
-        return (words[i.producer][i.sequence / 64].load() >> (i.sequence % 64) & 1) != 0;
-    }
+    bool test(const Item& i) const { return (words[i.producer][i.sequence / 64].load() >> (i.sequence % 64) & 1) != 0; }
     /// True if it was set before.
     bool set(const Item& i) {
         const std::uint64_t bit = std::uint64_t{1} << (i.sequence % 64);
@@ -54,10 +52,10 @@ struct GroupBook {
 };
 
 struct Actor {
-    Flag inside;                         // a library call is under way
-    Count doubt_first, doubt_count;      // producers: the batch being published
+    Flag inside;                     // a library call is under way
+    Count doubt_first, doubt_count;  // producers: the batch being published
     Count longest_call_ns;
-    Flag error;                          // Errc + 1 of the first call that failed
+    Flag error;  // Errc + 1 of the first call that failed
 };
 
 struct Book {
@@ -345,7 +343,7 @@ void storm(bool ordered_ledger) {
         INFO("group ", group_names[i]);
         CHECK(g.invented.load() == 0);
         CHECK(g.damaged.load() == 0);
-        CHECK(g.refused.load() == 0);   // aborted by its producer, delivered all the same
+        CHECK(g.refused.load() == 0);    // aborted by its producer, delivered all the same
         CHECK(g.after_ack.load() == 0);  // acked, delivered again all the same
         CHECK(g.disorder.load() == 0);
         CHECK(g.stale.load() == 0);
@@ -381,16 +379,16 @@ void storm(bool ordered_ledger) {
     CHECK(stats.dead_open == 0);
     CHECK(joined(files_of(directory)) == joined(files_before));
 
-    std::printf("%s: %llu s, %llu published, %llu settled, %llu kills (%llu inside a call), %llu void claims (%llu "
-                "aborted), %zu batches cut, %llu given back, %llu repeated, longest call %.0f ms, longest stall of a "
-                "group %.0f ms\n",
-                ordered_ledger ? "shared and exclusive" : "both shared",
-                static_cast<unsigned long long>(seconds.count()), static_cast<unsigned long long>(published),
-                static_cast<unsigned long long>(settled), static_cast<unsigned long long>(kills),
-                static_cast<unsigned long long>(kills_inside), static_cast<unsigned long long>(stats.voids),
-                static_cast<unsigned long long>(book->aborted.load()), doubts.size(),
-                static_cast<unsigned long long>(returned), static_cast<unsigned long long>(repeated),
-                static_cast<double>(longest_call) / 1e6, static_cast<double>(longest_gap) / 1e6);
+    std::printf(
+        "%s: %llu s, %llu published, %llu settled, %llu kills (%llu inside a call), %llu void claims (%llu "
+        "aborted), %zu batches cut, %llu given back, %llu repeated, longest call %.0f ms, longest stall of a "
+        "group %.0f ms\n",
+        ordered_ledger ? "shared and exclusive" : "both shared", static_cast<unsigned long long>(seconds.count()),
+        static_cast<unsigned long long>(published), static_cast<unsigned long long>(settled),
+        static_cast<unsigned long long>(kills), static_cast<unsigned long long>(kills_inside),
+        static_cast<unsigned long long>(stats.voids), static_cast<unsigned long long>(book->aborted.load()),
+        doubts.size(), static_cast<unsigned long long>(returned), static_cast<unsigned long long>(repeated),
+        static_cast<double>(longest_call) / 1e6, static_cast<double>(longest_gap) / 1e6);
     std::fflush(stdout);
     if (seconds >= 60s) {
         CHECK(settled >= 3'000'000);

@@ -34,8 +34,9 @@ public:
               return body();
           }) {
         next_stop("before its first mark");
-        if (stop_signal_ != SIGSTOP) throw std::runtime_error("the traced child stopped by signal " +
-                                                              std::to_string(stop_signal_) + " before its first mark");
+        if (stop_signal_ != SIGSTOP)
+            throw std::runtime_error("the traced child stopped by signal " + std::to_string(stop_signal_) +
+                                     " before its first mark");
     }
 
     /// Executes up to n instructions. False: the second mark was reached before.
