@@ -67,10 +67,18 @@ Result<void> Attachment::open_files(const std::string& directory) {
     dir_ = std::move(*dir);
     if (auto ok = open_ring(main_, queue::main_name, format::RingKind::main, options_.prefault); !ok) return ok;
     if (auto ok = check_home(); !ok) return ok;
-    // Gone while the main ring is there: a destroy is under way.
+    auto others = open_beside_main();
+    if (others) return {};
+    // Destroy, and whoever goes on with one that was killed, takes the main ring's name away first. Gone or another's:
+    // what failed here belongs to the destroyed queue or to its successor.
+    if (file_gone()) return fail(Errc::not_found, "the queue was destroyed meanwhile");
+    if (others.error().code == Errc::not_found) return fail(Errc::corrupt, "a file of the queue is missing");
+    return others;
+}
+
+Result<void> Attachment::open_beside_main() {
     const auto other = [&](RingFile& ring, std::string_view name, format::RingKind kind) -> Result<void> {
-        auto ok = open_ring(ring, name, kind, false);
-        if (!ok) return missing_beside_main(ok.error());
+        if (auto ok = open_ring(ring, name, kind, false); !ok) return ok;
         if (ring.super.queue_uuid != main_.super.queue_uuid)
             return fail(Errc::corrupt, "the files in this directory belong to different queues");
         return {};
@@ -78,14 +86,6 @@ Result<void> Attachment::open_files(const std::string& directory) {
     if (auto ok = other(retry_, queue::retry_name, format::RingKind::retry); !ok) return ok;
     if (auto ok = other(dead_, queue::dead_name, format::RingKind::dead); !ok) return ok;
     return open_dead_table();
-}
-
-/// Destroy takes the main ring's name away first: if it is still there, the other file is simply missing.
-Result<void> Attachment::missing_beside_main(const Error& error) const {
-    if (error.code != Errc::not_found) return tl::unexpected(error);
-    const auto named = os::info_at(dir_.get(), queue::main_name);
-    if (named && named->inode == main_.super.inode) return fail(Errc::corrupt, "a file of the queue is missing");
-    return tl::unexpected(error);
 }
 
 Result<void> Attachment::open_ring(RingFile& ring, std::string_view name, format::RingKind kind, bool prefault) {
@@ -114,7 +114,7 @@ Result<void> Attachment::open_ring(RingFile& ring, std::string_view name, format
 
 Result<void> Attachment::open_dead_table() {
     auto fd = os::open_file(dir_.get(), queue::dead_lease_name, os::Access::read_write);
-    if (!fd) return missing_beside_main(fd.error());
+    if (!fd) return tl::unexpected(fd.error());
     auto info = os::info(fd->get());
     if (!info) return tl::unexpected(info.error());
     const auto l = format::lease_layout_of(dead_.super.slot_count);

@@ -143,7 +143,7 @@ private:
     Attachment() = default;
 
     Result<void> open_files(const std::string& directory);
-    Result<void> missing_beside_main(const Error& error) const;
+    Result<void> open_beside_main();
     Result<void> open_ring(RingFile& ring, std::string_view name, format::RingKind kind, bool prefault);
     Result<void> open_dead_table();
     Result<void> check_home();

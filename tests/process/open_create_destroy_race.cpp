@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "process/actors.hpp"
+#include "process/tracer.hpp"
 #include "support/child.hpp"
 #include "support/seed.hpp"
 #include "support/shared_block.hpp"
@@ -153,4 +154,38 @@ TEST_CASE("open or create while others destroy the queue never finds it damaged"
     }
     CHECK(book->opened.load() > 100);
     CHECK(book->destroyed.load() > 10);
+}
+
+TEST_CASE("opening a queue that is replaced by another one at any of its system calls never finds it damaged") {
+    const TmpDir dir;
+    const std::string path = dir.str() + "/q";
+    must(Queue::create(path, small_queue(), {.prefault = false}));
+    std::uint64_t opened = 0, gone = 0, n = 0;
+    for (bool more = true; more; ++n) {
+        const SharedBlock<Flag> error;  // Errc + 1
+        Traced opener([&] {
+            mark();
+            auto queue = Queue::open(path, {.prefault = false});
+            mark();
+            error->store(queue ? 0 : static_cast<std::uint32_t>(queue.error().code) + 1);
+            return 0;
+        });
+        more = opener.system_call_stops(n);
+        INFO("replaced at stop ", n);
+        must(Queue::destroy(path, Force::yes));
+        must(Queue::create(path, small_queue(), {.prefault = false}));
+        if (more) opener.finish();
+        CHECK(opener.end().exited_with(0));
+        if (error->load() == 0) {
+            ++opened;
+            continue;
+        }
+        ++gone;
+        const auto code = static_cast<Errc>(error->load() - 1);
+        CHECK_MESSAGE((code == Errc::not_found || code == Errc::closed), to_string(code));
+    }
+    std::printf("replaced at each of %llu stops: %llu opened, %llu gone\n", static_cast<unsigned long long>(n - 1),
+                static_cast<unsigned long long>(opened), static_cast<unsigned long long>(gone));
+    CHECK(opened > 3);
+    CHECK(gone > 3);
 }
