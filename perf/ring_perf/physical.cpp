@@ -73,7 +73,7 @@ std::optional<double> ideal_rate(Control& control, std::size_t bytes, bool each,
         control,
         [&] {
             return [&](Control&) {
-                std::vector<std::byte> rest(bytes + 64, std::byte{0x5a});
+                std::vector<std::byte> message(bytes, std::byte{0x5a});
                 Schedule schedule(seconds, bytes);
                 std::uint64_t i = 0, published = 0, freed = 0;
                 for (bool more = true; more;) {
@@ -83,8 +83,15 @@ std::optional<double> ideal_rate(Control& control, std::size_t bytes, bool each,
                     }
                     const std::uint64_t head = schedule.head(i);
                     auto* slot = b.data + i % slots * stride;
-                    std::memcpy(slot, &head, 8);
-                    std::memcpy(slot + 8, rest.data(), bytes - 8);
+                    // Whichever is faster: small ones without a reload of what was just stored, large ones whole and
+                    // to aligned lines.
+                    std::byte* const first = bytes < 4096 ? slot : message.data();
+                    std::memcpy(first, &head, 8);
+                    if (bytes < 4096) {
+                        std::memcpy(slot + 8, message.data() + 8, bytes - 8);
+                    } else {
+                        std::memcpy(slot, message.data(), bytes);
+                    }
                     ++i;
                     more = (head & last_flag) == 0;
                     if (i - published >= batch || !more) {

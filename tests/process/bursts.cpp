@@ -168,7 +168,7 @@ TEST_CASE("without any group the first message is kept until there is one") {
     Child sender([&] {
         auto own = must(Queue::create(path, small_queue()));
         auto producer = must(own.producer());
-        for (std::uint64_t i = 0; publish_item(producer, {1, i}, item_bytes, {.timeout = 0ms}); ++i) {
+        for (std::uint64_t i = 0; i < 10'000 && publish_item(producer, {1, i}, item_bytes, {.timeout = 0ms}); ++i) {
         }
         return 0;
     });

@@ -20,7 +20,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr unsigned each = 4;
+constexpr std::size_t each = 4;
 
 struct Book {
     Flag ready, closed;
@@ -45,11 +45,11 @@ TEST_CASE("blocked producers and waiting consumers of other processes return clo
     must(queue.create_group("x", group_of(GroupMode::exclusive, Start::latest())));
     const SharedBlock<Book> book;
     std::vector<std::unique_ptr<Child>> all;
-    for (unsigned i = 0; i < 4 * each; ++i) {
+    for (std::size_t i = 0; i < 4 * each; ++i) {
         all.push_back(std::make_unique<Child>([&, i] {
             auto own = must(Queue::open(path));
             Errc code{};
-            const unsigned kind = i % 4;
+            const std::size_t kind = i % 4;
             if (kind == 0) {
                 auto p = must(own.producer());
                 book->ready.fetch_add(1);
@@ -81,7 +81,7 @@ TEST_CASE("blocked producers and waiting consumers of other processes return clo
     const std::uint64_t since = now_ns();
     Child destroyer([&] { return Queue::destroy(path, Force::yes) ? 0 : 1; });
     CHECK(destroyer.wait().exited_with(0));
-    for (unsigned i = 0; i < 4 * each; ++i) {
+    for (std::size_t i = 0; i < 4 * each; ++i) {
         const auto status = all[i]->wait();
         INFO("waiter ", i);
         CHECK_MESSAGE(status.exited_with(0), status.text());
@@ -128,7 +128,7 @@ TEST_CASE("close ends the waits of its own process's threads and of nobody else"
     Child closer([&] {
         auto own = must(Queue::open(path));
         std::vector<std::thread> threads;
-        for (unsigned i = 0; i < each; ++i) {
+        for (std::size_t i = 0; i < each; ++i) {
             threads.emplace_back([&, i] {
                 auto c = must(own.consumer("s"));
                 book->ready.fetch_add(1);
@@ -138,7 +138,7 @@ TEST_CASE("close ends the waits of its own process's threads and of nobody else"
         eventually([&] { return book->ready.load() == each + 1; });
         own.close();
         for (auto& t : threads) t.join();
-        for (unsigned i = 0; i < each; ++i)
+        for (std::size_t i = 0; i < each; ++i)
             if (book->error[i].load() != number_of(Errc::closed)) return 2;
         return own.consumer("s").error().code == Errc::closed ? 0 : 3;
     });

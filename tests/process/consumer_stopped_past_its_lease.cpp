@@ -176,7 +176,7 @@ TEST_CASE("bytes of a lapsed message stay as they are while its first holder sta
     must(must(consumer.receive(repair_watchdog)).ack());
     // The ring would go round ten times if it could.
     std::uint64_t refused = 0;
-    for (std::uint64_t i = 1; i < 10 * 4096; ++i) {
+    for (std::uint64_t i = 1; i < std::uint64_t{10} * 4096; ++i) {
         if (!publish_item(producer, {1, i}, item_bytes, {.timeout = 0ms})) {
             ++refused;
             continue;

@@ -189,6 +189,7 @@ TEST_CASE("a surviving child does not keep its killed parent alive") {
         auto own = must(Queue::open(path));
         auto consumer = must(own.consumer("g"));
         std::vector<Message> hand;
+        hand.reserve(3);
         for (int i = 0; i < 3; ++i) hand.push_back(must(consumer.receive(repair_watchdog)));
         auto p = must(own.producer());
         auto claim = must(p.claim(50));

@@ -230,6 +230,7 @@ TEST_CASE("a consumer sleeps while another one holds all messages") {
     s.publish(5);
     auto holder = must(s.queue->consumer("s"));
     std::vector<Message> hand;
+    hand.reserve(5);
     for (int i = 0; i < 5; ++i) hand.push_back(must(holder.receive(repair_watchdog)));
     Measures measures;
     measures.add("receive, all leased by another", [&] {

@@ -150,13 +150,13 @@ void each_instruction(const std::string& what, Round&& round, std::uint64_t quic
     auto r = rng(length);
     std::uint64_t rounds = 0;
     for (std::uint64_t n = r.below(stride); round(n, rounds + 1); n += stride) ++rounds;
+    const std::uint64_t end = rounds * stride;
     std::printf("%s: about %llu instructions, killed at %llu of them\n", what.c_str(),
-                static_cast<unsigned long long>(rounds * stride), static_cast<unsigned long long>(rounds));
+                static_cast<unsigned long long>(end), static_cast<unsigned long long>(rounds));
     std::fflush(stdout);
     CHECK(rounds > 3);
     if (!close_look) return;
     // Where things become visible, near the end, the places lie close together.
-    const std::uint64_t end = rounds * stride;
     for (std::uint64_t n = end > 250 ? end - 250 : 0; round(n, 100'000 + n); n += full_run() ? 1 : 4) {
     }
 }

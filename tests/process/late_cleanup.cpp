@@ -66,6 +66,7 @@ TEST_CASE("the funeral of a killed consumer does not touch its successor of the 
             auto own = must(Queue::open(path, {.prefault = false}));
             auto consumer = must(own.consumer("g", {.name = "the-same"}));
             std::vector<Message> hand;
+            hand.reserve(3);
             for (int k = 0; k < 3; ++k) hand.push_back(must(consumer.receive(repair_watchdog)));
             book->ready[me].store(1);
             eventually([&] { return book->check[me].load() == 1; });

@@ -1,4 +1,4 @@
-// ctest: TIMEOUT 60
+// ctest: TIMEOUT 90
 // SPDX-License-Identifier: MIT
 // Copyright the rondo authors
 //
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "process/actors.hpp"
+#include "process/tracer.hpp"
 #include "support/child.hpp"
 #include "support/shared_block.hpp"
 #include "support/tmp_dir.hpp"
@@ -73,4 +74,78 @@ TEST_CASE("a lease of half a minute does not lapse after two seconds because oth
     CHECK(book->stale.load() == 0);
     CHECK(book->acked.load() == messages);
     CHECK(group_stats(queue, "g").lapsed == 0);
+}
+
+namespace {
+
+/// One message and one group for each place at which the rival is paused: offset, offset + 30, ... instructions.
+void pause_rivals(std::uint64_t offset) {
+    constexpr std::uint64_t groups = 64;
+    const TmpDir dir;
+    const std::string path = dir.str() + "/q";
+    auto sizes = small_queue();
+    sizes.max_groups = groups;
+    auto queue = must(Queue::create(path, sizes, {.prefault = false}));
+    auto producer = must(queue.producer());
+    const SharedBlock<Book> book;
+    struct Winner {
+        Consumer consumer;
+        Message message;
+    };
+    std::vector<Winner> winners;
+    winners.reserve(groups);
+    std::uint64_t theirs = 0;
+    bool more = true;
+    for (std::uint64_t i = 0; more && i < groups; ++i) {
+        auto options = group_of(GroupMode::shared, Start::latest());
+        options.lease_timeout = 10min;  // longer than the test
+        options.max_in_flight = 4;
+        std::string name("g");
+        name += std::to_string(i);
+        auto consumer = must(queue.consumer(name, options));
+        must(publish_item(producer, {1, i}));
+        Traced rival([&] {
+            auto own = must(Queue::open(path, {.prefault = false}));
+            auto c = must(own.consumer(name));
+            mark();
+            auto m = c.receive(0ms);
+            mark();
+            if (m && (m->delivery_count() != 1 || !m->ack())) return 1;
+            return 0;
+        });
+        more = rival.instructions(offset + 30 * i);
+        if (auto m = consumer.receive(0ms)) {
+            CHECK(m->delivery_count() == 1);
+            winners.push_back({std::move(consumer), std::move(*m)});
+        } else {
+            ++theirs;
+        }
+        if (more) rival.finish();  // what it had looked at before may be the winner's now
+        const auto status = rival.end();
+        REQUIRE_MESSAGE(status.exited_with(0), status.text());
+    }
+    CHECK_FALSE(more);  // all of the receive was covered
+    CHECK(winners.size() > 5);
+    CHECK(theirs > 5);
+    // The leases have minutes; the looks for more are when lapsed ones are found.
+    const auto end = Clock::now() + 1500ms;
+    while (Clock::now() < end) {
+        for (auto& w : winners) {
+            auto m = w.consumer.receive(0ms);
+            if (!m) continue;
+            CHECK(m->delivery_count() == 1);  // a later round's message
+            must(m->ack());
+        }
+        std::this_thread::yield();
+    }
+    std::uint64_t stale = 0;
+    for (auto& w : winners) stale += w.message.ack() ? 0U : 1U;
+    CHECK(stale == 0);
+    for (const auto& g : queue.stats().groups) CHECK(g.lapsed == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a competitor that comes second, paused at any instruction of its receive, leaves the winner's lease alone") {
+    for (std::uint64_t offset = 0; offset < 30; offset += count_of(30, 1)) pause_rivals(offset);
 }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t others = 1;  // producer number of the test
 constexpr std::uint64_t paused = 2;  // of the paused process
-constexpr std::uint64_t messages_of_two_laps = 2 * 4096;
+constexpr std::uint64_t messages_of_two_laps = 8192;
 
 struct Book {
     Flag result;  // 100 + Errc, or 1 for success

@@ -81,6 +81,7 @@ int hold_three(const std::string& path, Book& book) {
     auto queue = must(Queue::open(path));
     auto consumer = must(queue.consumer("g"));
     std::vector<Message> hand;
+    hand.reserve(3);
     for (int i = 0; i < 3; ++i) hand.push_back(must(consumer.receive(repair_watchdog)));
     book.inner_pid.store(static_cast<std::uint64_t>(getpid()));
     book.holds.store(1);

@@ -112,7 +112,7 @@ TEST_CASE("a producer stopped with an open claim holds up the ring's end, and no
     stopped.stop();
     book->commit.store(1);
     std::uint64_t sent = 0;
-    for (std::uint64_t tries = 0; tries < 20 * 4096; ++tries) {  // many times what the ring holds
+    for (std::uint64_t tries = 0; tries < std::uint64_t{20} * 4096; ++tries) {  // many times what the ring holds
         if (publish_item(producer, {1, sent}, 24, {.timeout = 0ms})) ++sent;
     }
     CHECK(sent < 4096);

@@ -242,6 +242,7 @@ TEST_CASE("four event loops share the messages of another process, one each, and
     must(queue.create_group("g", group_of(GroupMode::shared)));
     const SharedBlock<Book> book;
     std::vector<std::unique_ptr<Child>> loops;
+    loops.reserve(4);
     for (int i = 0; i < 4; ++i) {
         loops.push_back(std::make_unique<Child>([&] {
             auto own = must(Queue::open(path));

@@ -648,29 +648,35 @@ TEST_CASE("a consumer that sleeps while its group is deleted is told so") {
 
 TEST_CASE("a group of a deleted group's name is another group") {
     for (const auto mode : {GroupMode::shared, GroupMode::exclusive}) {
-        CAPTURE(static_cast<int>(mode));
-        Fixture f;
-        auto old = f.queue.consumer("g", earliest(mode)).value();
-        f.publish("first");
-        f.publish("second");
-        Message held = old.try_receive().value();
-        CHECK(held.nack({.code = "failed"}));
-        CHECK(old.try_receive().has_value() == (mode == GroupMode::shared));
-        REQUIRE(f.queue.delete_group("g", Force::yes));
-        auto c = f.queue.consumer("g", earliest(mode)).value();
-        CHECK(old.try_receive().error().code == Errc::no_such_group);
-        CHECK(old.wait_fd());
-        for (const char* expected : {"first", "second"}) {
-            Message m = c.try_receive().value();
-            CHECK(text(m.payload()) == expected);
-            CHECK(m.delivery_count() == 1);
-            CHECK(m.ack());
+        for (const bool same_place : {false, true}) {
+            CAPTURE(static_cast<int>(mode));
+            CAPTURE(same_place);
+            Fixture f({.max_groups = same_place ? 1U : 2U});
+            std::optional<Consumer> old = f.queue.consumer("g", earliest(mode)).value();
+            f.publish("first");
+            f.publish("second");
+            CHECK(old->try_receive().value().nack({.code = "failed"}));
+            CHECK(old->try_receive().has_value() == (mode == GroupMode::shared));
+            if (same_place) old.reset();
+            REQUIRE(f.queue.delete_group("g", Force::yes));
+            auto c = f.queue.consumer("g", earliest(mode)).value();
+            if (old) {
+                CHECK(old->try_receive().error().code == Errc::no_such_group);
+                CHECK(old->wait_fd());
+            }
+            for (const char* expected : {"first", "second"}) {
+                Message m = c.try_receive().value();
+                CHECK(text(m.payload()) == expected);
+                CHECK(m.delivery_count() == 1);
+                CHECK(m.ack());
+            }
+            const auto s = f.queue.stats();
+            REQUIRE(s.groups.size() == 1);
+            CHECK(s.groups[0].delivered == 2);
+            CHECK(s.groups[0].nacked == 0);
+            CHECK(s.groups[0].acked == 2);
+            CHECK(s.groups[0].lag == 0);
+            CHECK(s.groups[0].members == 1);
         }
-        const auto s = f.queue.stats();
-        REQUIRE(s.groups.size() == 1);
-        CHECK(s.groups[0].nacked == 0);
-        CHECK(s.groups[0].acked == 2);
-        CHECK(s.groups[0].lag == 0);
-        CHECK(s.groups[0].members == 1);
     }
 }

@@ -474,7 +474,7 @@ TEST_CASE("a queue that is older than its time stamps reach still tells the time
                                               .count());
     };
     constexpr std::uint64_t day = 86'400'000'000'000, minute = 60'000'000'000;
-    for (const std::uint64_t days : {0, 198, 199, 400, 5000}) {
+    for (const std::uint64_t days : {0U, 198U, 199U, 400U, 5000U}) {
         CAPTURE(days);
         TmpDir dir;
         const auto path = dir / "q";
