@@ -747,8 +747,8 @@ TEST_CASE("a lease cannot be extended beyond max_lease_total") {
     Message m = next(a);
     for (const Duration by : {Duration(1h), forever, Duration(INT64_MAX / 2)}) CHECK(m.extend(by));
     Message again = next(b);
-    // The clock of the hand-over is coarse.
-    CHECK(std::chrono::steady_clock::now() - before >= 25ms);
+    // The clock of the hand-over is coarse: it lags by a tick of the kernel, by more where that is late.
+    CHECK(std::chrono::steady_clock::now() - before >= 15ms);
     CHECK(again.delivery_count() == 2);
     CHECK(code_of(m.extend(1h)) == Errc::stale_lease);
 }
