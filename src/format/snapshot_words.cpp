@@ -27,7 +27,7 @@ template <std::size_t Size>
 std::string text_of(const std::array<std::atomic<char>, Size>& field) {
     std::string text;
     for (const auto& c : field) {
-        // ORD(none): a private copy.
+        // ORD(none): for people.
         const char value = c.load(std::memory_order_relaxed);
         if (value == '\0') break;
         text.push_back(value);
@@ -189,9 +189,9 @@ std::optional<HandleInfo> RingBytes::handle(std::uint32_t index) const {
 
 std::optional<GroupInfo> RingBytes::group(std::uint32_t index) const {
     if (index >= super.group_count) return std::nullopt;
-    const auto* shared = at<Group>(layout.groups, index);
-    if (shared == nullptr) return std::nullopt;
-    const Copied<Group> g(*shared);
+    // In place, word by word: a copy of the block would take in the note, which the owner writes in plain bytes.
+    const auto* g = at<Group>(layout.groups, index);
+    if (g == nullptr) return std::nullopt;
     GroupInfo v{};
     v.index = index;
     v.state = static_cast<GroupState>(peek(g->state));

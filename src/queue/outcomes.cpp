@@ -25,22 +25,22 @@ bool ConsumerCore::mine(const Message& m) const {
     return m.slot_ != no_slot && slots_[m.slot_].state == InFlight::State::handed;
 }
 
-/// The message is over for this process, whatever the outcome was: its bytes are given back.
-void ConsumerCore::finish_message(Message& m) {
-    if (in_use_ == slots_.size()) has_returned_ = true;  // a receive may wait for the room
+/// The message is over for this process, whatever the outcome was: its bytes are given back. True if a receive may
+/// have waited for the room.
+bool ConsumerCore::finish_message(Message& m) {
+    const bool was_full = in_use_ == slots_.size();
     free_slot(m.slot_);
     blocked_ = false;  // whatever a receive could not do before, it may now
     m.slot_ = no_slot;
     m.payload_ = nullptr;
     m.payload_bytes_ = m.extension_bytes_ = 0;
+    return was_full;
 }
 
-void ConsumerCore::after_settling() {
+/// `came_back`: there may be something to receive that was not there before.
+void ConsumerCore::after_settling(bool came_back) {
     a_->space_event().notify();
-    if (has_returned_) {
-        has_returned_ = false;
-        a_->data_event().notify();
-    }
+    if (came_back) a_->data_event().notify();
 }
 
 flow::FailureContext ConsumerCore::failure_context() {
@@ -61,6 +61,7 @@ flow::Failure ConsumerCore::failure_of(const InFlight& s, format::Outcome kind, 
 
 Result<void> ConsumerCore::ack(Message& m) {
     if (a_->detached()) return fail(Errc::detached, "this process was forked from the one that holds the message");
+    bool done = false, made_room = false;
     {
         const std::lock_guard guard(lock_);
         auto& h = handle();
@@ -82,10 +83,11 @@ Result<void> ConsumerCore::ack(Message& m) {
         add(ok ? h.acked : h.stale);
         // ORD(none): for people.
         h.last_outcome_ns.store(os::wall_coarse_ns(), std::memory_order_relaxed);
-        finish_message(m);
-        if (!ok) return tl::unexpected(stale_error());
+        made_room = finish_message(m);
+        done = ok;
     }
-    after_settling();
+    after_settling(made_room);
+    if (!done) return tl::unexpected(stale_error());
     return {};
 }
 
@@ -111,6 +113,7 @@ Result<void> ConsumerCore::release(Message& m) {
 Result<void> ConsumerCore::outcome(Message& m, format::Outcome kind, const Reason& reason,
                                    std::optional<Duration> delay, format::Word* counter) {
     if (a_->detached()) return fail(Errc::detached, "this process was forked from the one that holds the message");
+    bool done = false;
     {
         const std::lock_guard guard(lock_);
         if (!mine(m)) {
@@ -139,11 +142,11 @@ Result<void> ConsumerCore::outcome(Message& m, format::Outcome kind, const Reaso
         add(ok ? *counter : handle().stale);
         // ORD(none): for people.
         handle().last_outcome_ns.store(f.ended_ns, std::memory_order_relaxed);
-        has_returned_ = true;
-        finish_message(m);
-        if (!ok) return tl::unexpected(stale_error());
+        (void)finish_message(m);
+        done = ok;
     }
-    after_settling();
+    after_settling(true);
+    if (!done) return tl::unexpected(stale_error());
     return {};
 }
 
@@ -171,6 +174,7 @@ Result<void> ConsumerCore::extend(Message& m, Duration by) {
 
 void ConsumerCore::drop(Message& m) {
     if (!a_->detached() && m.slot_ != no_slot) {
+        bool came_back = false;
         {
             const std::lock_guard guard(lock_);
             if (mine(m)) {
@@ -187,11 +191,11 @@ void ConsumerCore::drop(Message& m) {
                     ok = exclusive_->drop(m.seq_, m.session_, f, {os::mono_ns(), os::wall_ns()});
                 }
                 add(ok ? handle().nacked : handle().stale);
-                has_returned_ = true;
-                finish_message(m);
+                (void)finish_message(m);
+                came_back = true;
             }
         }
-        after_settling();
+        after_settling(came_back);
     }
     unref();
 }
