@@ -42,7 +42,7 @@ public:
 
     [[nodiscard]] Seq seq() const noexcept { return seq_; }
     [[nodiscard]] Epoch epoch() const noexcept { return epoch_; }
-    /// Hand-overs so far, this one included.
+    /// Attempts so far, this one included: hand-overs without those that ended in release().
     [[nodiscard]] std::uint32_t delivery_count() const noexcept { return attempts_; }
     /// How often it came back from the dead-letter ring.
     [[nodiscard]] std::uint32_t redrive_count() const noexcept;
@@ -128,11 +128,12 @@ public:
 
     /// The next message, handed over and charged on return. timeout: none came (or, exclusive: another member is
     /// active, or a message handed over before a failure has no outcome yet). gap: once, see last_gap().
-    /// closed, no_such_group, detached, corrupt.
+    /// closed, no_such_group, detached. corrupt: a message made no sense and was stepped over; told once.
     [[nodiscard]] Result<Message> receive(Duration timeout) noexcept;
     /// Same, never waits: empty.
     [[nodiscard]] Result<Message> try_receive() noexcept;
-    /// Up to `max` messages leased in one go; waits for the first only.
+    /// Up to `max` messages leased in one go; waits for the first only. Damage ends the batch early; the next receive
+    /// tells it.
     [[nodiscard]] Result<Batch> receive_batch(std::size_t max, Duration timeout) noexcept;
 
     /// Exclusive groups: settles everything up to and including `message`. invalid_argument: a shared group, or

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "flow/shared_group.hpp"
+#include "ring/mend.hpp"
 
 namespace rondo::flow {
 
@@ -103,12 +104,8 @@ ExclusiveGroup::Next ExclusiveGroup::next(const Clock& now, const Handler& handl
             case ring::Peek::absent: return Next::empty;
             case ring::Peek::corrupt: {
                 out.position = p;
-                // ORD(ring.claim): acquire; pairs with claim_at(). A damaged header: the claim knows its size.
-                const auto claim = format::unpack_claim(ring_.claim(p).load(std::memory_order_acquire));
-                if (claim.lap1 == ring_.lap1(p) && claim.slots != 0) {
-                    next_ = p + claim.slots;
-                    if (count_ == 0) set_cursor(next_);
-                }
+                next_ = p + ring::extent_of_damage(ring_, p);
+                if (count_ == 0) set_cursor(next_);
                 return Next::corrupt;
             }
             case ring::Peek::record: break;

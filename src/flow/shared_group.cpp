@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/bits.hpp"
+#include "ring/mend.hpp"
 
 namespace rondo::flow {
 
@@ -310,9 +311,7 @@ std::uint64_t SharedGroup::slots_of(Seq p) const {
     // ORD(none): the record is settled here, hence was read before; if it is recycled meanwhile the CAS fails.
     const auto head = format::unpack_head(ring_.head(p).load(std::memory_order_relaxed));
     if (format::plausible(head, p, ring_.slots)) return head.slots;
-    // ORD(ring.claim): acquire; pairs with claim_at(). A damaged header: the claim knows.
-    const auto claim = format::unpack_claim(ring_.claim(p).load(std::memory_order_acquire));
-    return claim.lap1 == ring_.lap1(p) && (p & ring_.mask()) + claim.slots <= ring_.slots ? claim.slots : 0;
+    return ring::extent_of_damage(ring_, p);
 }
 
 bool SharedGroup::change(Seq p, std::uint64_t& from, const LeaseWord& to) {

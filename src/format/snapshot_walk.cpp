@@ -16,6 +16,15 @@ Seq floor_now(const RingBytes& ring) {
     return RingBytes::floor_of(limit_position(peek_acquire(words->limit)), ring.slots());
 }
 
+/// As Attachment::claim_ended(): can none of the participant's producers have a claim open at `position`?
+bool claim_ended(const RingBytes& ring, std::uint32_t owner, Seq position) {
+    for (const auto& h : ring.handles()) {
+        if (h.participant != owner || h.kind == HandleKind::consumer) continue;
+        if (h.last_seq == nowhere || h.last_seq < position) return false;
+    }
+    return true;
+}
+
 bool claim_fits(const ClaimWord& claim, Seq position, std::uint64_t slots) {
     return claim.lap1 == lap1_of(position, slots) && claim.slots != 0 &&
            (position & (slots - 1)) + claim.slots <= slots;
@@ -77,6 +86,12 @@ std::optional<RecordInfo> RecordWalk::at_position() {
     }
     if (overtaken()) return std::nullopt;
     if (!claim_fits(*claim, at_, ring_.slots())) return damaged();
+    // The handles are the main ring's alone.
+    if (ring_.super.kind == RingKind::main && claim_ended(ring_, claim->owner, at_)) {
+        // Unless it was committed meanwhile, the stamp was there and is gone.
+        if (peek_acquire(header->stamp) == stamp_of(at_, ring_.super.salt)) return read_header(*header);
+        return damaged();
+    }
     RecordInfo info{};
     info.position = at_;
     info.slots = claim->slots;

@@ -28,7 +28,7 @@ enum class RecordState : std::uint8_t {
     pad,         // up to the ring's end, or left over
     void_claim,  // aborted, or its owner died
     open_claim,  // claimed, not committed: `owner` has it in hand
-    damaged,     // neither a record nor a claim of this lap; `slots` reach to the next claim
+    damaged,     // no record, and no claim of this lap that somebody can still have open
 };
 
 struct RecordInfo {

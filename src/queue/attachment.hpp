@@ -120,6 +120,8 @@ public:
     void housekeep_now();
     /// Moves the main ring's limit; wakes whoever waits for space if it moved.
     bool advance_credit();
+    /// For a reader that finds no record at p, where one begins: was there one? Then it can be read now.
+    bool restamp(Seq p);
 
     // ---- who waits, who holds ----
     void enroll(ConsumerCore* consumer);
@@ -149,7 +151,7 @@ private:
     Result<void> check_home();
     Result<void> attach();
     void detach();
-    bool take_participant(std::uint32_t id);
+    bool claim_ended(std::uint32_t owner, Seq p) const;
     void scavenge(std::uint32_t participant);
     void scavenge_group(const GroupRef& g, std::uint32_t participant, std::uint32_t handle);
     void reopen_dead_letters(std::uint32_t participant);

@@ -63,7 +63,7 @@ ConsumerCore::ConsumerCore(std::shared_ptr<Attachment> a, const GroupRef& group,
     const bool by_seq = g.start_kind.load(std::memory_order_relaxed) ==
                         static_cast<std::uint32_t>(format::StartKind::seq);
     if (by_seq && wanted < first && get(g.hint) == get(g.handed) && get(g.cursor) == get(g.handed)) {
-        gap_pending_ = true;
+        untold_ = Error{Errc::gap, 0, "the group's start position was no longer kept; it began at the oldest message"};
         gap_ = Gap{wanted, first - 1, ++gap_total_};
     }
 }
@@ -205,6 +205,14 @@ Result<int> ConsumerCore::wait_fd() {
     return event_.fd();
 }
 
+/// Where the group's next new message is, or will be.
+Seq ConsumerCore::next_position() const {
+    if (shared_) return shared_->hint();
+    // ORD(group.mark): acquire; pairs with set_cursor().
+    return exclusive_->active() ? exclusive_->position()
+                                : a_->groups()[group_.index].cursor.load(std::memory_order_acquire);
+}
+
 /// May a receive find something now? Errs towards yes.
 bool ConsumerCore::may_have_message() const {
     if (!a_->usable() || !a_->group_alive(group_)) return true;  // the call has something to tell
@@ -217,13 +225,9 @@ bool ConsumerCore::may_have_message() const {
         const std::uint64_t due = exclusive_ && exclusive_->due_ns() > now ? exclusive_->due_ns() : 0;
         return now >= (due != 0 ? due : armed_at() + static_cast<std::uint64_t>(flow::tick.count()));
     }
-    if (exclusive_) {
-        // ORD(group.mark): acquire; pairs with set_cursor().
-        const Seq cursor = a_->groups()[group_.index].cursor.load(std::memory_order_acquire);
-        const Seq p = exclusive_->active() ? exclusive_->position() : cursor;
-        return ring::peek(a_->main().view, p, r) != ring::Peek::absent;
-    }
-    if (ring::peek(a_->main().view, shared_->hint(), r) != ring::Peek::absent) return true;
+    const Seq p = next_position();
+    if (ring::peek(a_->main().view, p, r) != ring::Peek::absent || a_->restamp(p)) return true;
+    if (exclusive_) return false;
     if (seen_returns_ != shared_->returns() || now / format::due_tick_ns >= next_due_) return true;
     // Somebody's lease may have lapsed since this consumer looked last.
     return shared_->low_water() < shared_->hint() &&

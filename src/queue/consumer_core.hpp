@@ -75,6 +75,8 @@ private:
     // ORD(none): a time to wait from; being off by one attempt costs a tick.
     std::uint64_t armed_at() const { return armed_at_ns_.load(std::memory_order_relaxed); }
     Got attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
+    Got attempt_once(std::uint64_t now, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
+    Seq next_position() const;
     Got attempt_shared(std::uint64_t mono_ns, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
     Got attempt_exclusive(std::uint64_t mono_ns, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
     Got sweep(std::uint64_t now, bool take, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts);
@@ -87,7 +89,7 @@ private:
     void lower_pin();
     bool group_full() const;
     void start_pass(std::uint64_t now);
-    void finish_message(Message& m);
+    bool finish_message(Message& m);
     bool mine(const Message& m) const;
     flow::Leased lease_of(const InFlight& s) const { return {s.position, s.word, s.record, s.due}; }
     Result<void> outcome(Message& m, format::Outcome kind, const Reason& reason, std::optional<Duration> delay,
@@ -102,7 +104,7 @@ private:
     std::uint64_t lease_deadline(std::uint64_t now) const;
     std::uint64_t lease_clock(std::uint64_t coarse_ns) const;
     std::chrono::nanoseconds due_in() const;
-    void after_settling();
+    void after_settling(bool came_back);
     format::Handle& handle() const { return a_->handles()[handle_]; }
 
     std::shared_ptr<Attachment> a_;
@@ -133,9 +135,10 @@ private:
     std::atomic<std::uint64_t> armed_at_ns_{0};
     std::atomic<bool> armed_{false}, has_event_{false};
     std::atomic<std::size_t> refs_{1};
-    bool closed_ = false, has_returned_ = false;
+    bool closed_ = false;
     bool blocked_ = false;  // the last attempt found something that it could not hand over
-    bool gap_pending_ = false;
+    std::optional<Error> untold_;  // found in between; the next call begins with it
+    std::uint64_t restamp_due_ = 0;
 };
 
 }  // namespace rondo::detail

@@ -8,6 +8,7 @@
 #include "os/clock.hpp"
 #include "os/lock.hpp"
 #include "queue/attachment.hpp"
+#include "ring/mend.hpp"
 
 namespace rondo::detail {
 
@@ -50,6 +51,33 @@ void Attachment::housekeep_now() {
 bool Attachment::advance_credit() {
     if (!flow::advance_limit(main_.view, groups(), handles())) return false;
     space_event().notify();
+    return true;
+}
+
+/// A participant's claim at p is open only while one of its producers may hold it: each claims one after another, and
+/// a handle that published p or more has ended all before. True also if nobody is left there.
+bool Attachment::claim_ended(std::uint32_t owner, Seq p) const {
+    for (const auto& h : used_handles()) {
+        // ORD(handle.owner): acquire; pairs with take_handle() and free_handle().
+        const std::uint64_t word = h.owner.load(std::memory_order_acquire);
+        if (format::owner_participant(word) != owner ||
+            format::owner_low(word) == static_cast<std::uint32_t>(format::HandleKind::consumer))
+            continue;
+        // ORD(handle.last_seq): acquire; pairs with ProducerCore::done().
+        const Seq last = h.last_seq.load(std::memory_order_acquire);
+        if (last == format::nowhere || last < p) return false;
+    }
+    return true;
+}
+
+/// For a reader that finds no record at p. True if it should look again: a lost stamp was put back.
+bool Attachment::restamp(Seq p) {
+    if (!ring::restamp(main_.view, p, main_.super.producers == format::Producers::one,
+                       [this](std::uint32_t owner, Seq at) { return claim_ended(owner, at); }))
+        return false;
+    // ORD(none): a counter.
+    hot().corrupt_total.fetch_add(1, std::memory_order_relaxed);
+    data_event().notify_always();
     return true;
 }
 

@@ -235,8 +235,8 @@ void ProducerCore::stamped(const ring::Claimed& c) {
 Published ProducerCore::done(Seq seq, std::uint64_t messages) {
     auto& h = handle();
     add(h.published, messages);
-    // ORD(none): for people.
-    h.last_seq.store(seq, std::memory_order_relaxed);
+    // ORD(handle.last_seq): release; pairs with claim_ended(): what was published up to here is stamped.
+    h.last_seq.store(seq, std::memory_order_release);
     return {seq, view().epoch(), false};
 }
 

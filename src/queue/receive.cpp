@@ -25,9 +25,9 @@ ConsumerCore::Got ConsumerCore::attempt(bool hand_over, std::uint32_t& slot, std
         error = ok.error();
         return Got::error;
     }
-    if (gap_pending_) {
-        gap_pending_ = false;
-        error = {Errc::gap, 0, "the group's start position was no longer kept; it began at the oldest message"};
+    if (untold_) {
+        error = *untold_;
+        untold_.reset();
         return Got::error;
     }
     if (!a_->group_alive(group_)) {
@@ -36,6 +36,20 @@ ConsumerCore::Got ConsumerCore::attempt(bool hand_over, std::uint32_t& slot, std
     }
     const std::uint64_t now = os::mono_coarse_ns();
     a_->housekeep(now);
+    const Got got = attempt_once(now, hand_over, slot, attempts, error);
+    // Not at each empty look: it reads the producers' line.
+    if (got != Got::nothing || now < restamp_due_) return got;
+    restamp_due_ = now + static_cast<std::uint64_t>(flow::tick.count());
+    Seq p = 0;
+    {
+        const std::lock_guard guard(lock_);
+        p = next_position();
+    }
+    return a_->restamp(p) ? attempt_once(now, hand_over, slot, attempts, error) : got;
+}
+
+ConsumerCore::Got ConsumerCore::attempt_once(std::uint64_t now, bool hand_over, std::uint32_t& slot,
+                                             std::uint32_t& attempts, Error& error) {
     return shared_ ? attempt_shared(now, hand_over, slot, attempts, error)
                    : attempt_exclusive(now, slot, attempts, error);
 }
@@ -312,7 +326,9 @@ Result<Batch> ConsumerCore::receive_batch(std::size_t max, Duration timeout) {
     refs_.fetch_add(1, std::memory_order_relaxed);
     b.size_ = exclusive_ ? max : 1;
     for (std::uint32_t last = slot; shared_ && b.size_ < max; ++b.size_) {
-        if (attempt(false, slot, attempts, error) != Got::message) break;
+        const Got more = attempt(false, slot, attempts, error);
+        if (more == Got::error) untold_ = error;
+        if (more != Got::message) break;
         slots_[slot].next = no_slot;
         slots_[last].next = slot;
         last = slot;
@@ -328,7 +344,9 @@ Message* ConsumerCore::batch_next(Batch& b) {
         std::uint32_t slot = b.first_, attempts = 0;
         Error error{};
         if (slot == no_slot) {
-            if (attempt(true, slot, attempts, error) != Got::message) return nullptr;
+            const Got more = attempt(true, slot, attempts, error);
+            if (more == Got::error) untold_ = error;
+            if (more != Got::message) return nullptr;
         }
         const std::lock_guard guard(lock_);
         attempts = exclusive_->attempts_handed(slots_[slot].position);

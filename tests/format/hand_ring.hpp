@@ -130,6 +130,7 @@ public:
         h.owner.store(format::pack_owner(participant, static_cast<std::uint32_t>(kind)));
         h.group.store(group);
         h.group_life.store(7);
+        h.last_seq.store(format::nowhere);  // as take_handle() leaves it
     }
 
     /// The lease table of a group, made on first use.

@@ -76,6 +76,7 @@ TEST_CASE("a walk names every record of every size and type once") {
 
 TEST_CASE("a claim that nobody committed is stepped over and names its owner") {
     HandRing r;
+    r.make_handle(2, 3, HandleKind::producer);
     r.publish();
     const Seq open = r.claim(4, 3);
     const Seq behind = r.claim(1);
@@ -87,7 +88,6 @@ TEST_CASE("a claim that nobody committed is stepped over and names its owner") {
     CHECK(s.open_claims[0].slots == 4);
     CHECK(s.open_claims[0].owner == 3);
     CHECK(s.open_claims[0].accepted_behind == 77);
-    r.make_handle(2, 3, HandleKind::producer);
     const auto blockers = who_blocks(r.ring, s, r.ring.handles(), {});
     const auto* claim = &blockers.at(0);
     for (const auto& b : blockers) {
@@ -99,8 +99,26 @@ TEST_CASE("a claim that nobody committed is stepped over and names its owner") {
     CHECK(claim->age_at_least);
 }
 
+TEST_CASE("a claim that none of its owner's producers can have open is damage") {
+    for (const bool went_on : {false, true}) {
+        HandRing r;
+        // The owner has no producer any more, or one that has published behind it.
+        r.make_handle(2, 3, went_on ? HandleKind::producer : HandleKind::consumer);
+        r.publish();
+        const Seq lost = r.claim(4, 3);
+        const Seq behind = r.publish();
+        if (went_on) r.handles[2].last_seq.store(behind);
+        const auto s = surveyed(r);
+        CHECK(s.messages == 2);
+        CHECK(s.open_claims.empty());
+        CHECK(s.damaged == 1);
+        CHECK(s.first_damaged == lost);
+    }
+}
+
 TEST_CASE("a claim made before its tail moved is found too") {
     HandRing r;
+    r.make_handle(2, 5, HandleKind::producer);
     r.publish();
     const Seq p = r.tail();
     r.view.claim(p).store(pack_claim(r.view.lap1(p), 5, 2));
@@ -182,6 +200,7 @@ TEST_CASE("a walk stops when its steps are used up") {
 
 TEST_CASE("records of the former lap are no records") {
     HandRing r;
+    r.make_handle(0, 2, HandleKind::producer);
     for (std::uint64_t i = 0; i < HandRing::slots; ++i) r.publish();
     r.set_floor(HandRing::slots);
     const Seq p = r.claim(1, 2);
