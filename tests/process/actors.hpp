@@ -6,6 +6,8 @@
 // repetition, disorder and damage are told apart by whoever receives it.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -195,7 +197,7 @@ inline void raise_to(Count& high, std::uint64_t value) {
 
 /// Never returns: for a child that is to be killed.
 [[noreturn]] inline int wait_for_the_end() {
-    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    for (;;) ::pause();
 }
 
 /// The bound within which the work of the dead is taken over, and the watchdog of tests of it: ten times the bound.

@@ -66,6 +66,7 @@ void ping_pong(std::uint64_t rounds, Duration spin, bool one_cpu, bool naps, Gro
                 if (took > 40'000'000) book->over_tick.fetch_add(1);
                 book->rounds.fetch_add(1);
             }
+            // The random moment at which the other one's wait is met, spinning or asleep, is the thing under test.
             if (naps && r.one_in(16)) std::this_thread::sleep_for(std::chrono::microseconds(r.below(60)));
             if (!first) must(publish_item(producer, {2, i}));
         }

@@ -84,7 +84,8 @@ TEST_CASE("open or create among kills never fails") {
     std::uint64_t kills = 0;
     for (const auto end = Clock::now() + seconds; Clock::now() < end;) {
         const std::size_t i = r.below(users.size());
-        std::this_thread::sleep_for(std::chrono::microseconds(r.below(5000)));  // at any moment of its work
+        // The random moment of the kill, anywhere in the victim's work, is the thing under test.
+        std::this_thread::sleep_for(std::chrono::microseconds(r.below(5000)));
         REQUIRE(users[i]->alive());
         users[i]->kill();
         REQUIRE(users[i]->wait().killed_by(SIGKILL));
@@ -125,16 +126,21 @@ TEST_CASE("open or create while others destroy the queue never finds it damaged"
                 } else {
                     note(book->destroy_errors, done.error());
                 }
-                std::this_thread::sleep_for(std::chrono::microseconds(r.below(3000)));  // let them use it
+                // The users go on: so many more open it, then it is destroyed again under all of them.
+                const std::uint64_t next = book->opened.load() + r.below(12);
+                eventually([&] { return book->opened.load() >= next || book->stop.load() != 0; });
             }
             return 0;
         });
     };
     for (std::size_t i = 0; i < destroyers.size(); ++i) destroy(i);
-    for (const auto end = Clock::now() + seconds; Clock::now() < end;) {
-        std::this_thread::sleep_for(50ms);
-        for (std::size_t i = 0; i < destroyers.size(); ++i) REQUIRE(destroyers[i]->alive());
-    }
+    // For as long as the race shall last; it is over at once when a destroyer ends by itself.
+    eventually(
+        [&, end = Clock::now() + seconds] {
+            for (auto& one : destroyers) REQUIRE(one->alive());
+            return Clock::now() >= end;
+        },
+        until_the_watchdog);
     book->stop.store(1);
     for (auto& one : users) CHECK(one->wait().exited_with(0));
     for (auto& one : destroyers) CHECK(one->wait().exited_with(0));

@@ -27,13 +27,12 @@ inline void mark() { raise(SIGSTOP); }
 
 class Traced {
 public:
-    /// Runs `body` in a child up to its first mark(). `meanwhile` is called once the child runs.
-    explicit Traced(const std::function<int()>& body, const std::function<void()>& meanwhile = {})
+    /// Runs `body` in a child up to its first mark().
+    explicit Traced(const std::function<int()>& body)
         : child_([&] {
               if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) return 77;
               return body();
           }) {
-        if (meanwhile) meanwhile();
         next_stop("before its first mark");
         if (stop_signal_ != SIGSTOP)
             throw std::runtime_error("the traced child stopped by signal " + std::to_string(stop_signal_) +

@@ -33,7 +33,7 @@ struct StartLine {
     std::atomic<bool> go{false};
     void wait() {
         ready.fetch_add(1);
-        while (!go.load(std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        eventually([&] { return go.load(std::memory_order_acquire); }, until_the_watchdog);
     }
 };
 

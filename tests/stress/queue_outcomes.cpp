@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "stress/queue_traffic.hpp"
+#include "support/eventually.hpp"
 #include "support/tmp_dir.hpp"
 
 using namespace rondo;
@@ -112,10 +113,12 @@ void run(GroupMode mode, Producers producers, std::uint32_t threads, std::uint64
         });
     }
     auto reader = books.reader();
-    while (!books.over() && !failed.load() && errors.back().empty()) {
-        bury(queue, books, reader, errors.back());
-        std::this_thread::sleep_for(2ms);
-    }
+    eventually(
+        [&] {
+            bury(queue, books, reader, errors.back());
+            return books.over() || failed.load() || !errors.back().empty();
+        },
+        until_the_watchdog);
     stop = true;
     for (auto& t : senders) t.join();
     for (auto& t : workers) t.join();

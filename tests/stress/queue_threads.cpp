@@ -81,7 +81,6 @@ void disturb(Queue& queue, const std::atomic<bool>& stop, std::vector<std::strin
                 if (auto ok = queue.delete_group(name, Force::yes); !ok) report("delete", ok.error());
             }
         }
-        std::this_thread::sleep_for(1ms);
     }
 }
 

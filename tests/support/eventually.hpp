@@ -6,6 +6,8 @@
 // plain thread terminates the program. The limit only bounds a failing test, so it is generous.
 //
 //     eventually([&] { return book->received.load(std::memory_order_acquire) == 100; });
+//
+// Whoever sits, or works along, for as long as the rest of the test takes has no limit of its own: until_the_watchdog.
 #pragma once
 
 #include <chrono>
@@ -14,6 +16,9 @@
 #include <thread>
 
 namespace rondo::test {
+
+/// More than the program's own watchdog (main.cpp) can be set to: that one ends the wait, and names the test case.
+inline constexpr std::chrono::milliseconds until_the_watchdog = std::chrono::hours(25);
 
 template <class Predicate>
 void eventually(Predicate&& predicate, std::chrono::milliseconds limit = std::chrono::seconds(20),
@@ -28,7 +33,7 @@ void eventually(Predicate&& predicate, std::chrono::milliseconds limit = std::ch
         if (round < 100) {
             std::this_thread::yield();
         } else {
-            std::this_thread::sleep_for(std::chrono::microseconds(200));
+            std::this_thread::sleep_for(std::chrono::microseconds(200));  // between two looks at the predicate
         }
     }
 }

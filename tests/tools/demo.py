@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
-from ring_ctl_lib import BIN, eventually, main
+from ring_ctl_lib import BIN, main
+from waiting_lib import eventually
 
 
 def leftovers():

@@ -2,12 +2,23 @@
 # Copyright the rondo authors
 """ring-ctl consume without --exec: where it begins, when it ends, and what is acknowledged when it does."""
 
+import array
+import fcntl
 import os
 import signal
 import subprocess
+import termios
 import time
 
-from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, PARTIAL, REFUSED, USAGE, RingCtlTest, eventually, main
+from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, PARTIAL, REFUSED, USAGE, RingCtlTest, main
+from waiting_lib import eventually, went_on_waiting
+
+
+def bytes_in(pipe):
+    """Written and not yet read."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
 
 
 class Ends(RingCtlTest):
@@ -220,10 +231,9 @@ class Output(RingCtlTest):
         self.publish("\n".join(lines))
         process = self.start("consume", self.queue, "--group", "g")
         eventually(lambda: self.group_row("g")["in_flight"] == 1, "a message in hand")
-        time.sleep(0.3)  # the pipe is full by now
+        eventually(lambda: bytes_in(process.stdout) > 60_000 and went_on_waiting(process), "a full pipe")
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        self.assertIsNone(process.poll())
+        eventually(lambda: went_on_waiting(process), "the first signal is taken")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(), 0)
         whole = process.stdout.read().decode().split("\n")[:-1]

@@ -9,7 +9,8 @@ import signal
 import stat
 import subprocess
 
-from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, OK, REFUSED, USAGE, RingCtlTest, eventually, main
+from ring_ctl_lib import BIN, CANNOT_OPEN, NOT_FOUND, OK, REFUSED, USAGE, RingCtlTest, main
+from waiting_lib import eventually
 
 
 class Usage(RingCtlTest):

@@ -7,7 +7,8 @@ import os
 import signal
 import time
 
-from ring_ctl_lib import USAGE, RingCtlTest, eventually, main
+from ring_ctl_lib import USAGE, RingCtlTest, main
+from waiting_lib import eventually, went_on_waiting
 
 FAST = ["--backoff-initial", "1ms", "--backoff-max", "5ms", "--jitter", "none"]
 
@@ -210,8 +211,7 @@ class Signals(RingCtlTest):
                 reader = self.start("consume", self.queue, "--group", "g", "--exec", f"echo began; read x < {go_on}; echo ended")
                 self.assertEqual(reader.stdout.readline(), b"began\n")
                 reader.send_signal(number)
-                time.sleep(0.2)
-                self.assertIsNone(reader.poll())
+                eventually(lambda: went_on_waiting(reader), "the signal is taken")
                 go_on.write_text("x\n")
                 self.assertEqual(self.finish(reader)[0], b"ended\n")
                 self.assertEqual(self.consume("g", "--exec", "echo $RONDO_DELIVERY_COUNT; cat").stdout, "1\nb")
@@ -226,7 +226,7 @@ class Signals(RingCtlTest):
                             start_new_session=True)  # fmt: skip
         self.assertEqual(reader.stdout.readline(), b"began\n")
         os.killpg(reader.pid, signal.SIGINT)
-        time.sleep(0.1)
+        eventually(lambda: went_on_waiting(reader), "the signal is taken")
         go_on.write_text("x\n")
         self.assertEqual(self.finish(reader)[0], b"ended\n")
         self.assertEqual(self.group_row("g")["lag"], 0)
@@ -236,9 +236,9 @@ class Signals(RingCtlTest):
         self.publish("a\n")
         reader = self.start("consume", self.queue, "--group", "g", "--exec", "echo began; sleep 100", *FAST)
         self.assertEqual(reader.stdout.readline(), b"began\n")
-        for _ in range(2):
-            reader.send_signal(signal.SIGTERM)
-            time.sleep(0.2)
+        reader.send_signal(signal.SIGTERM)
+        eventually(lambda: went_on_waiting(reader), "the first signal is taken")
+        reader.send_signal(signal.SIGTERM)
         self.finish(reader)
         # It was tried, and failed.
         self.assertEqual(self.consume("g", "--exec", "echo $RONDO_DELIVERY_COUNT").stdout, "2\n")

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import unittest
 
-from ring_ctl_lib import BIN, NOT_FOUND, REFUSED, RingCtlTest, eventually, main
+from ring_ctl_lib import BIN, NOT_FOUND, REFUSED, RingCtlTest, main
+from waiting_lib import eventually
 
 
 class Fence(RingCtlTest):

@@ -2,7 +2,8 @@
 # Copyright the rondo authors
 """ring-ctl groups-create and groups-delete."""
 
-from ring_ctl_lib import NOT_FOUND, REFUSED, USAGE, RingCtlTest, eventually, main
+from ring_ctl_lib import NOT_FOUND, REFUSED, USAGE, RingCtlTest, main
+from waiting_lib import eventually
 
 
 class Groups(RingCtlTest):

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import time
 
-from ring_ctl_lib import BIN, WAIT_S, RingCtlTest, main
+from ring_ctl_lib import BIN, RingCtlTest, main
+from waiting_lib import WAIT_S
 
 SECONDS = 5
 PUBLISHERS = 3
@@ -51,7 +52,7 @@ class Storm(RingCtlTest):
         end = time.monotonic() + SECONDS
         kills = 0
         while time.monotonic() < end:
-            time.sleep(self.random.uniform(0, 0.02))
+            time.sleep(self.random.uniform(0, 0.02))  # the random moment of the kill is what is tried
             i = self.random.randrange(len(parts))
             if running[i].poll() is None:
                 running[i].kill()

@@ -91,7 +91,7 @@ Child sitting(const std::string& queue, rondo::test::SharedBlock<Flags>& flags, 
         if (!opened) return 1;
         auto held = body(*opened);
         flags->ready.fetch_add(1);
-        while (flags->stop.load() == 0) usleep(1000);
+        eventually([&] { return flags->stop.load() != 0; }, rondo::test::until_the_watchdog);
         return 0;
     });
 }
@@ -352,7 +352,7 @@ TEST_CASE("a file that is cut while it is read ends with a line that names it, n
         const auto length = static_cast<off_t>(round % 2 == 0 ? 0 : content.size() / 2);
         const auto delay = static_cast<useconds_t>(random.below(15'000));
         Child cutter([&] {
-            usleep(delay);
+            usleep(delay);  // the random moment of the cut is the thing under test
             return ftruncate(fd, length) == 0 ? 0 : 1;
         });
         const Run run = run_dump(path + " verify");

@@ -8,7 +8,8 @@ import io
 import json
 import re
 
-from ring_dump_lib import FORMS, NOT_FOUND, OK, USAGE, VIEWS, RingDumpTest, eventually, main
+from ring_dump_lib import FORMS, NOT_FOUND, OK, USAGE, VIEWS, RingDumpTest, main
+from waiting_lib import eventually
 
 
 class Quiet(RingDumpTest):

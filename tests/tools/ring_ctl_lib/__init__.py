@@ -14,26 +14,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+from waiting_lib import WAIT_S
 
 SOURCE = pathlib.Path(os.environ.get("RONDO_SOURCE", pathlib.Path(__file__).resolve().parents[3]))
 BIN = pathlib.Path(os.environ.get("RONDO_BIN", SOURCE / "build" / "bin"))
 
 OK, USAGE, NOT_FOUND, CANNOT_OPEN, CORRUPT, REFUSED, PARTIAL, NOTHING_DONE = range(8)
-WAIT_S = 20  # of a test that fails; nothing here waits so long when all is well
-
-
-def eventually(condition, what):
-    """Waits until condition() is true; its value."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {WAIT_S} s: {what}")
-        time.sleep(0.005)
 
 
 class RingCtlTest(unittest.TestCase):

@@ -13,8 +13,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+from waiting_lib import WAIT_S
 
 SOURCE = pathlib.Path(os.environ.get("RONDO_SOURCE", pathlib.Path(__file__).resolve().parents[3]))
 BIN = pathlib.Path(os.environ.get("RONDO_BIN", SOURCE / "build" / "bin"))
@@ -23,19 +24,6 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 OK, USAGE, NOT_FOUND, CANNOT_OPEN, DAMAGE = range(5)
 VIEWS = ("overview", "records", "groups", "inflight", "scheduled", "consumers", "producers", "dlq", "dlq-summary", "verify")
 FORMS = ("table", "json", "jsonl", "csv")
-WAIT_S = 20  # of a test that fails
-
-
-def eventually(condition, what):
-    """Waits until condition() is true; its value."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {WAIT_S} s: {what}")
-        time.sleep(0.005)
 
 
 class RingDumpTest(unittest.TestCase):
