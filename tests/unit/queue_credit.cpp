@@ -14,22 +14,17 @@
 #include <vector>
 
 #include "format/record.hpp"
-#include "rondo/rondo.hpp"
 #include "support/eventually.hpp"
 #include "support/seed.hpp"
 #include "support/tmp_dir.hpp"
+#include "unit/queue_basics.hpp"
 
 using namespace rondo;
-using namespace std::chrono_literals;
+using namespace rondo::test;
 using test::eventually;
 using test::TmpDir;
 
 namespace {
-
-constexpr std::uint64_t small = 256 << 10;
-
-Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-std::string text(Bytes b) { return {reinterpret_cast<const char*>(b.data()), b.size()}; }
 
 template <Producers P, GroupMode M>
 struct Kind {
@@ -139,8 +134,8 @@ TEST_CASE_TEMPLATE("messages of odd sizes go round and round: nothing is lost, c
             if (rng.one_in(3)) {
                 PublishOptions now;
                 now.timeout = 0ns;
-                auto claim = line.producer.claim(
-                    std::min(p.size() + rng.below(3) * 64, line.producer.max_payload_bytes()), now);
+                auto claim =
+                    line.producer.claim(std::min(p.size() + rng.below(3) * 64, line.producer.max_payload_bytes()), now);
                 if (claim && rng.one_in(10)) {
                     claim->abort();
                     continue;
@@ -204,7 +199,8 @@ TEST_CASE_TEMPLATE("messages of odd sizes go round and round: nothing is lost, c
 TEST_CASE_TEMPLATE("at the ring's end a message fits exactly or goes round, whatever is left there", K, KINDS) {
     Line<K> line({.max_record_bytes = small / 8, .checksum = Checksum::xxh3});
     const auto send = [&](std::uint64_t slots) {
-        const std::string payload(slots * format::slot_bytes - format::header_bytes, static_cast<char>('a' + slots % 26));
+        const std::string payload(slots * format::slot_bytes - format::header_bytes,
+                                  static_cast<char>('a' + slots % 26));
         const auto sent = line.producer.try_publish(bytes(payload));
         REQUIRE(sent);
         Message m = line.next();

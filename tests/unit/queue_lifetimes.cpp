@@ -14,20 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "rondo/rondo.hpp"
 #include "support/tmp_dir.hpp"
+#include "unit/queue_basics.hpp"
 
 using namespace rondo;
-using namespace std::chrono_literals;
+using namespace rondo::test;
 using test::TmpDir;
 
 namespace {
-
-constexpr std::uint64_t small = 256 << 10;
-constexpr Duration long_wait = 20s;  // bounds a failing test only
-
-Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-std::string text(Bytes b) { return {reinterpret_cast<const char*>(b.data()), b.size()}; }
 
 struct Fixture {
     TmpDir dir;
@@ -43,11 +37,6 @@ struct Fixture {
     }
     GroupStats stats(std::size_t group = 0) const { return queue.stats().groups.at(group); }
 };
-
-Errc code_of(const Result<void>& r) {
-    REQUIRE_FALSE(r);
-    return r.error().code;
-}
 
 /// Every verb, and what a message says that has none left to give.
 void check_spent(Message& m, Errc expected) {
@@ -238,12 +227,24 @@ TEST_CASE("queue, producer, claim, consumer, batch and message go in any order, 
             auto b = std::make_unique<Batch>(c->receive_batch(2, 0ns).value());
             for (const Part part : order) {
                 switch (part) {
-                    case queue: q.reset(); break;
-                    case producer: p.reset(); break;
-                    case claim: cl.reset(); break;
-                    case consumer: c.reset(); break;
-                    case batch: b.reset(); break;
-                    case message: m.reset(); break;
+                    case queue:
+                        q.reset();
+                        break;
+                    case producer:
+                        p.reset();
+                        break;
+                    case claim:
+                        cl.reset();
+                        break;
+                    case consumer:
+                        c.reset();
+                        break;
+                    case batch:
+                        b.reset();
+                        break;
+                    case message:
+                        m.reset();
+                        break;
                 }
             }
             const auto s = f.queue.stats();

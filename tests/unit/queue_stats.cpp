@@ -16,22 +16,17 @@
 
 #include <unistd.h>
 
-#include "rondo/rondo.hpp"
 #include "support/eventually.hpp"
 #include "support/seed.hpp"
 #include "support/tmp_dir.hpp"
+#include "unit/queue_basics.hpp"
 
 using namespace rondo;
-using namespace std::chrono_literals;
+using namespace rondo::test;
 using test::eventually;
 using test::TmpDir;
 
 namespace {
-
-constexpr std::uint64_t small = 256 << 10;
-constexpr Duration long_wait = 20s;  // bounds a failing test only
-
-Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 struct Fixture {
     TmpDir dir;
@@ -70,8 +65,6 @@ struct Fixture {
         return found;
     }
 };
-
-Message next(Consumer& c) { return c.receive(long_wait).value(); }
 
 void check_bounds(const Stats& s) {
     REQUIRE(s.used_slots + s.credit_slots == s.capacity_slots);
@@ -203,11 +196,20 @@ TEST_CASE("what was delivered adds up at every quiet moment, whatever the handle
                 auto m = c->try_receive();
                 if (!m) break;
                 switch (rng.below(6)) {
-                    case 0: CHECK(m->nack({}, 0ns)); break;
-                    case 1: CHECK(m->reject({.code = "c"})); break;
-                    case 2: CHECK(m->release()); break;
-                    case 3: break;
-                    default: CHECK(m->ack()); ++acked;
+                    case 0:
+                        CHECK(m->nack({}, 0ns));
+                        break;
+                    case 1:
+                        CHECK(m->reject({.code = "c"}));
+                        break;
+                    case 2:
+                        CHECK(m->release());
+                        break;
+                    case 3:
+                        break;
+                    default:
+                        CHECK(m->ack());
+                        ++acked;
                 }
             }
             if (rng.one_in(5)) c = f.queue.consumer("g").value();

@@ -18,21 +18,16 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include "rondo/rondo.hpp"
 #include "support/eventually.hpp"
 #include "support/tmp_dir.hpp"
+#include "unit/queue_basics.hpp"
 
 using namespace rondo;
-using namespace std::chrono_literals;
+using namespace rondo::test;
 using test::eventually;
 using test::TmpDir;
 
 namespace {
-
-constexpr std::uint64_t small = 256 << 10;
-
-Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-std::string text(Bytes b) { return {reinterpret_cast<const char*>(b.data()), b.size()}; }
 
 struct Fixture {
     TmpDir dir;
