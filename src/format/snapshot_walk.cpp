@@ -90,6 +90,7 @@ std::optional<RecordInfo> RecordWalk::at_position() {
     if (ring_.super.kind == RingKind::main && claim_ended(ring_, claim->owner, at_)) {
         // Unless it was committed meanwhile, the stamp was there and is gone.
         if (peek_acquire(header->stamp) == stamp_of(at_, ring_.super.salt)) return read_header(*header);
+        if (overtaken()) return std::nullopt;
         return damaged();
     }
     RecordInfo info{};

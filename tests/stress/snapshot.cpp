@@ -23,6 +23,8 @@ TEST_CASE("counts of a moving ring are bounded, and no copy is torn") {
     HandRing r;
     auto& group = r.make_group(0, GroupMode::exclusive);
     r.make_handle(0, 2, HandleKind::consumer, 0);
+    // Its last_seq decides whether a claim can still be open: an observer must not take one that is for damage.
+    r.make_handle(1, 1, HandleKind::producer);
     r.handles[0].in_flight.store(1);
     group.owner.store(pack_owner(2, 1));
     std::atomic<bool> stop{false};
@@ -48,6 +50,7 @@ TEST_CASE("counts of a moving ring are bounded, and no copy is torn") {
                                {static_cast<std::uint32_t>(bytes.size()), k, RecordType::message, 0}, {1, 0},
                                bytes.size());
             ring::put_stamp(r.view, claimed.position);
+            r.handles[1].last_seq.store(claimed.position, std::memory_order_release);
         }
     });
     std::thread consumer([&] {
