@@ -146,8 +146,8 @@ public:
     [[nodiscard]] bool active() const noexcept;
     /// The range of the last gap; not_found when there was none.
     [[nodiscard]] Result<Gap> last_gap() const noexcept;
-    /// A descriptor for poll/epoll, readable while a message may be waiting: after it fires, try_receive until
-    /// empty. Level-triggered, owned by the consumer. The first call starts one thread for the process's queue.
+    /// A descriptor for poll/epoll, readable while a message may be waiting: after it fires, receive without a
+    /// timeout until empty, which clears it. A retry makes it readable when it is due. Level-triggered, owned by the consumer. The first call starts one thread for the process's queue.
     [[nodiscard]] Result<int> wait_fd() noexcept;
 
 private:

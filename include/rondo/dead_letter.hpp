@@ -31,6 +31,11 @@ enum class DeadState : std::uint32_t { open = 1, redriving = 2, redriven = 3, di
 struct DeadLetter {
     Seq id = 0;  // position in the dead-letter ring
     DeadState state = DeadState::open;
+    // Who closed it (redriven, discarded), when and why; empty while it is open, or when nobody knows any more.
+    std::string state_by;  // program
+    std::uint32_t state_pid = 0;
+    std::uint64_t state_ns = 0;
+    std::string state_note;  // a discard's reason
     // Identity.
     format::Uuid ring_uuid{};
     Epoch epoch = 0;
@@ -46,7 +51,9 @@ struct DeadLetter {
     std::vector<std::byte> payload;
     std::uint32_t payload_checksum = 0;  // XXH3, as computed when the entry was made
     bool payload_damaged = false;
-    // Times.
+    // Times. Exact to the clock's tick (some ms) unless the queue keeps exact timestamps. Of an attempt that ended
+    // without an outcome the start is computed from its lease: if that was extended, it is the last extension's.
+    std::uint64_t first_accepted_ns = 0;  // before any redrive
     std::uint64_t accepted_ns = 0, first_delivered_ns = 0, last_delivered_ns = 0, dead_ns = 0;
     // Why.
     DeadReason reason = DeadReason::rejected;
@@ -55,7 +62,8 @@ struct DeadLetter {
     // Effort and who.
     std::uint32_t delivery_count = 0, release_count = 0, max_deliveries = 0;
     std::vector<format::Attempt> attempts;  // the last 8, oldest first
-    std::string consumer, program, producer;
+    std::string consumer, program;
+    std::string producer;  // empty if it left the queue so long ago that others have its place
     std::uint32_t consumer_pid = 0;
     // History.
     std::uint32_t redrive_count = 0;
@@ -72,14 +80,16 @@ class DeadLettersCore;
 struct DeadFilter {
     std::string group{};             // empty: any
     std::optional<Seq> id{};
-    std::string reason{}, code{}, key{};
+    std::string reason{};            // a DeadReason's word; an unknown one is invalid_argument
+    std::string code{}, key{};
+    std::optional<DeadState> state{};
     std::optional<std::uint64_t> fingerprint{};
     std::uint64_t max = ~std::uint64_t{0};
 };
 
 struct Redriven {
     std::uint64_t count = 0;    // entries moved, or (dry run) that would be
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;    // their payloads'
     std::uint64_t skipped = 0;  // group is gone, no credit, in another operator's hands, or damaged
 };
 
@@ -90,7 +100,8 @@ public:
     DeadLetters& operator=(DeadLetters&&) noexcept;
     ~DeadLetters();
 
-    /// Entries that are kept, oldest first: a snapshot, never a write. May allocate.
+    /// Entries that are kept, oldest first: a snapshot, never a write. Open ones are kept for ever; closed ones stay
+    /// readable until dead.ring needs their space. May allocate.
     [[nodiscard]] Result<std::vector<DeadLetter>> list(const DeadFilter& filter = {}) const noexcept;
     [[nodiscard]] Result<DeadLetter> show(Seq id) const noexcept;
 

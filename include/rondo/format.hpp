@@ -147,7 +147,7 @@ struct alignas(128) Handle {
     Word borrow;       // consumers: lowest position whose bytes it may still read, or `nowhere`
     Half waiting;      // Waiting
     Half serial;       // whoever takes the handle: one more each time
-    Word waiting_since_ns;  // monotonic
+    Word waiting_since_ns;  // monotonic; of a free handle: since when it is
     std::array<std::atomic<char>, name_bytes> name;
     Word reserved1[3];
     // The second pair of lines: telemetry, so that no reader of the first disturbs anyone.
@@ -237,6 +237,7 @@ struct alignas(128) Group {
     Word move;         // exclusive: owner. position of the message being dead-lettered << 1 | 1, or 0
     Word move_tail;    // exclusive: owner. dead.ring's tail noted before the copy
     Word dead_pending; // exclusive: owner. position << 1 | 1 of the message that dead.ring has no room for
+    Word handed_ns;    // exclusive: owner. Wall clock; when the first unsettled message was handed over last
     // Totals of handles that are gone (whoever frees the handle), and events that belong to no handle.
     Hot<Word> delivered;
     Word acked, nacked, rejected, released, stale, lapsed, owner_died, dead_lettered, redelivered, skipped;
@@ -268,7 +269,7 @@ static_assert(sizeof(RecordHeader) == header_bytes && offsetof(RecordHeader, hea
 enum class Tag : std::uint16_t {
     key = 1, message_type = 2, message_id = 3, accepted_ns = 4, dedup_key = 5, expires_at = 6, deliver_at = 7,
     only_group = 8, lane = 9, header = 10, created_ns = 11, redrive_count = 12, origin = 13, delivery_count = 14,
-    first_reason = 15, first_dead_ns = 16, original_seq = 17,
+    first_reason = 15, first_dead_ns = 16, original_seq = 17, first_accepted_ns = 18,
 };
 
 /// Lease table of a shared group: lease-<group>-<life>.tab = page {LeaseHeader} | notes | entries.

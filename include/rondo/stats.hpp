@@ -26,7 +26,7 @@ struct GroupStats {
 struct Stats {
     // In slots of 64 bytes: used + credit = capacity, always.
     std::uint64_t capacity_slots = 0, used_slots = 0, credit_slots = 0;
-    Seq floor = 0, tail = 0, limit = 0;
+    Seq floor = 0, tail = 0, limit = 0;  // first position somebody still needs, next record's, floor + capacity
     std::uint64_t participants = 0, producers = 0, consumers = 0;
     std::uint64_t voids = 0, corrupt = 0;
     std::uint64_t dead_open = 0, dead_used_slots = 0, dead_capacity_slots = 0;

@@ -46,24 +46,25 @@ bool DeadRing::contains(const format::DeadIdentity& identity, Seq from) const {
     return false;
 }
 
-/// Name of the producer that a record names, if its handle is still the same producer's.
+/// Name of the producer that a record names, as long as nobody else has its place: a free one keeps its last words.
 std::string_view DeadRing::producer_name(std::uint16_t producer, std::array<char, format::name_bytes>& out) const {
     const std::uint32_t index = format::producer_handle(producer);
     if (index >= handles_.size()) return {};
     const auto& h = handles_[index];
-    // ORD(handle.owner): acquire; pairs with take_handle().
-    if (format::owner_low(h.owner.load(std::memory_order_acquire)) !=
-        static_cast<std::uint32_t>(format::HandleKind::producer))
-        return {};
-    // ORD(none): published by the owner word.
-    if ((h.serial.load(std::memory_order_relaxed) & 31) != format::producer_serial(producer)) return {};
+    // ORD(handle.owner): acquire; pairs with take_handle() and free_handle().
+    const std::uint64_t owner = h.owner.load(std::memory_order_acquire);
+    if (format::owner_low(owner) == static_cast<std::uint32_t>(format::HandleKind::claiming)) return {};
     std::size_t n = 0;
     for (; n < out.size(); ++n) {
-        // ORD(none): for people; published by the owner word.
-        out[n] = h.name[n].load(std::memory_order_relaxed);
+        // ORD(handle.owner): acquire; the second look at the owner comes after: a name that is being overwritten.
+        out[n] = h.name[n].load(std::memory_order_acquire);
         if (out[n] == '\0') break;
     }
-    return {out.data(), n};
+    // ORD(none): published by the owner word.
+    const bool same = (h.serial.load(std::memory_order_relaxed) & 31) == format::producer_serial(producer);
+    // ORD(none): as above.
+    return same && h.owner.load(std::memory_order_relaxed) == owner ? std::string_view(out.data(), n)
+                                                                    : std::string_view();
 }
 
 bool DeadRing::claim(std::uint64_t k, ring::Claimed& out, bool& full) {

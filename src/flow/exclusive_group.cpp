@@ -27,8 +27,16 @@ ExclusiveGroup::ExclusiveGroup(const ring::RingView& ring, format::Group& group,
                                std::uint32_t life, std::string_view name, std::uint64_t owner_word,
                                const GroupPolicy& policy, DeadRing dead, const format::Superblock& super,
                                std::size_t in_flight_max)
-    : ring_(ring), group_(&group), index_(index), life_(life), name_(name), owner_word_(owner_word),
-      policy_(policy), dead_(dead), super_(&super), rng_(owner_word ^ super.salt),
+    : ring_(ring),
+      group_(&group),
+      index_(index),
+      life_(life),
+      name_(name),
+      owner_word_(owner_word),
+      policy_(policy),
+      dead_(dead),
+      super_(&super),
+      rng_(owner_word ^ super.salt),
       open_(std::max<std::size_t>(in_flight_max, 1)) {}
 
 bool ExclusiveGroup::acquire() {
@@ -101,14 +109,16 @@ ExclusiveGroup::Next ExclusiveGroup::next(const Clock& now, const Handler& handl
         if (p < careful_until_ && count_ != 0) return Next::waiting_for_outcome;
         ring::RecordView r{};
         switch (ring::peek(ring_, p, r)) {
-            case ring::Peek::absent: return Next::empty;
+            case ring::Peek::absent:
+                return Next::empty;
             case ring::Peek::corrupt: {
                 out.position = p;
                 next_ = p + ring::extent_of_damage(ring_, p);
                 if (count_ == 0) set_cursor(next_);
                 return Next::corrupt;
             }
-            case ring::Peek::record: break;
+            case ring::Peek::record:
+                break;
         }
         const Seq end = p + r.head.slots;
         if (not_for(ring_, p, r, index_, life_)) {
@@ -142,7 +152,8 @@ ExclusiveGroup::Next ExclusiveGroup::next(const Clock& now, const Handler& handl
             group_->handed.store(end, std::memory_order_release);
         }
         next_ = end;
-        push({p, end, attempts + 1});
+        push({p, end, now.wall_ns, attempts + 1});
+        if (count_ == 1) tell_first();
         out = {p, end, attempts + 1, r, session_};
         return Next::handed;
     }
@@ -170,12 +181,12 @@ ExclusiveGroup::Settled ExclusiveGroup::ack(Seq position, std::uint64_t session)
         end = first().end;
         pop_first();
     }
+    if (count_ != 0) tell_first();
     set_cursor(count_ == 0 ? std::max(end, next_) : end);
     return Settled::ok;
 }
 
-ExclusiveGroup::Settled ExclusiveGroup::fail(Seq position, std::uint64_t session, const Failure& f,
-                                             const Clock& now) {
+ExclusiveGroup::Settled ExclusiveGroup::fail(Seq position, std::uint64_t session, const Failure& f, const Clock& now) {
     if (!owns(position, session)) return Settled::stale;
     if (position != first().position) return Settled::not_first;
     return fail_first(f, now);
@@ -194,10 +205,10 @@ ExclusiveGroup::Settled ExclusiveGroup::fail_first(const Failure& f, const Clock
     forget_all();
     // The later ones come one at a time from here on.
     if (last || old) {
-        const auto reason = f.damaged                      ? DeadReason::corrupt
+        const auto reason = f.damaged                        ? DeadReason::corrupt
                             : f.outcome == Outcome::rejected ? DeadReason::rejected
-                            : last                         ? DeadReason::max_deliveries
-                                                           : DeadReason::retry_timeout;
+                            : last                           ? DeadReason::max_deliveries
+                                                             : DeadReason::retry_timeout;
         note.reason = static_cast<std::uint32_t>(reason);
         restart(o.position);
         (void)dead_letter(o.position, o.end, r, o.attempts, reason, f.reason, f.handler, now);
@@ -273,7 +284,8 @@ bool ExclusiveGroup::dead_letter(Seq position, Seq end, const ring::RecordView& 
     // The one who had it last, which after a death is not the one who moves it.
     if (noted.number == attempts && noted.pid != handler.pid)
         d.handler = {std::string_view(noted.consumer.data(), ::strnlen(noted.consumer.data(), noted.consumer.size())),
-                     {}, noted.pid};
+                     {},
+                     noted.pid};
     // ORD(none): for a successor, carried by the ownership: where to look for the copy before copying again.
     group_->move_tail.store(dead_.tail(), std::memory_order_relaxed);
     group_->move.store(position << 1 | 1, std::memory_order_relaxed);
@@ -309,6 +321,12 @@ void ExclusiveGroup::set_cursor(Seq p) {
     cursor_ = p;
     // ORD(group.mark): release; pairs with settled_floor(): this consumer's reads below are over.
     group_->cursor.store(p, std::memory_order_release);
+}
+
+/// For the story of the first unsettled message, should this process die with it.
+void ExclusiveGroup::tell_first() {
+    // ORD(none): carried to the scavenger by the owner's death, to a successor by the ownership.
+    group_->handed_ns.store(first().handed_ns, std::memory_order_relaxed);
 }
 
 /// Everything from `from` on is handed over anew, what was handed over before one at a time.
@@ -351,7 +369,8 @@ void note_owner_death(const ring::RingView& ring, format::Group& g, const Handle
     f.outcome = Outcome::owner_died;
     f.reason.code = "owner_died";
     f.reason.message = "the consumer's process ended while it had the message";
-    f.started_ns = f.ended_ns = wall_ns;
+    f.started_ns = std::min(g.handed_ns.load(std::memory_order_relaxed), wall_ns);  // ORD(none): as above
+    f.ended_ns = wall_ns;
     f.handler = handler;
     note_attempt(g.note, attempts, f, 0);
     g.note.reason = static_cast<std::uint32_t>(DeadReason::owner_died_limit);

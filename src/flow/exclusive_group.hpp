@@ -69,6 +69,8 @@ public:
     bool owns(Seq position, std::uint64_t session) const;
     std::uint64_t session() const { return session_; }
     Seq cursor() const { return cursor_; }
+    /// Messages handed over without an outcome.
+    std::size_t in_hand() const { return count_; }
     /// Where the next look goes.
     Seq position() const { return next_; }
     /// Attempts of a message in hand, this one included.
@@ -77,6 +79,7 @@ public:
 private:
     struct Open {
         Seq position, end;
+        std::uint64_t handed_ns;  // wall clock
         std::uint32_t attempts;
     };
     const Open& first() const { return open_[first_]; }
@@ -85,6 +88,7 @@ private:
     void forget_all();
     void take_over();
     void set_cursor(Seq p);
+    void tell_first();
     void restart(Seq from);
     bool dead_letter(Seq position, Seq end, const ring::RecordView& record, std::uint32_t attempts,
                      DeadReason reason, const Reason& texts, const Handler& handler, const Clock& now);

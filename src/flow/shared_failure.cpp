@@ -10,11 +10,16 @@ namespace {
 
 DeadReason reason_of(Outcome last) {
     switch (last) {
-        case Outcome::rejected: return DeadReason::rejected;
-        case Outcome::lease_expired: return DeadReason::lease_expired_limit;
-        case Outcome::owner_died: return DeadReason::owner_died_limit;
-        case Outcome::released: return DeadReason::retry_timeout;
-        default: return DeadReason::max_deliveries;
+        case Outcome::rejected:
+            return DeadReason::rejected;
+        case Outcome::lease_expired:
+            return DeadReason::lease_expired_limit;
+        case Outcome::owner_died:
+            return DeadReason::owner_died_limit;
+        case Outcome::released:
+            return DeadReason::retry_timeout;
+        default:
+            return DeadReason::max_deliveries;
     }
 }
 
@@ -24,8 +29,8 @@ bool too_old(const FailureContext& c, const format::Note* note) {
 }
 
 /// The entry is `moving` and ours: copy, settle. Not again if a dead mover's copy is there.
-Fate copy_and_settle(const FailureContext& c, Seq position, std::uint64_t word, bool look_first,
-                     const Reason& texts, const Handler& handler) {
+Fate copy_and_settle(const FailureContext& c, Seq position, std::uint64_t word, bool look_first, const Reason& texts,
+                     const Handler& handler) {
     ring::RecordView record{};
     Death d;
     const auto* note = c.group.table().find_note(position);
@@ -100,8 +105,7 @@ Fate fail_message(const FailureContext& c, Seq position, std::uint64_t word, std
     return decide(c, position, word, owner, f);
 }
 
-Fate release_message(const FailureContext& c, Seq position, std::uint64_t word, std::uint32_t owner,
-                     const Failure& f) {
+Fate release_message(const FailureContext& c, Seq position, std::uint64_t word, std::uint32_t owner, const Failure& f) {
     if (!c.group.begin_failing(position, word, owner)) return Fate::stale;
     auto* note = c.group.table().note_for(position, c.group.low_water());
     if (note != nullptr) {
@@ -122,6 +126,16 @@ Fate retry_move(const FailureContext& c, Seq position, std::uint64_t word, std::
     return move_away(c, position, word, owner, note == nullptr ? Reason{} : noted_reason(*note), {});
 }
 
+std::uint64_t handed_over_ns(const FailureContext& c, Seq position, std::uint64_t word) {
+    const auto w = format::unpack_lease(word);
+    // ORD(none): believed only with the tag of `word`.
+    const auto due = format::unpack_due(c.group.entry(position).b.load(std::memory_order_relaxed));
+    const std::uint64_t deadline = due.value * format::due_tick_ns;
+    if (due.owner != w.owner || due.attempts != w.attempts || deadline < c.policy.lease_ns) return 0;
+    const std::uint64_t handed = std::min(deadline - c.policy.lease_ns, c.mono_ns);
+    return c.wall_ns - std::min(c.mono_ns - handed, c.wall_ns);
+}
+
 std::uint64_t repair_leases(const FailureContext& c, std::uint32_t owner, const Handler& handler) {
     std::uint64_t repaired = 0;
     const auto& ring = c.group.ring();
@@ -140,17 +154,24 @@ std::uint64_t repair_leases(const FailureContext& c, std::uint32_t owner, const 
         f.reason.message = "the consumer's process ended while it had the message";
         f.handler = handler;
         f.ended_ns = c.wall_ns;
-        f.started_ns = c.wall_ns;
+        f.started_ns = handed_over_ns(c, p, word);
         switch (w.state) {
-            case EntryState::leased: c.group.give_back({p, word, {}, 0}); break;
-            case EntryState::handed: fail_message(c, p, word, owner, f); break;
-            case EntryState::failing: decide(c, p, word, owner, f); break;
+            case EntryState::leased:
+                c.group.give_back({p, word, {}, 0});
+                break;
+            case EntryState::handed:
+                fail_message(c, p, word, owner, f);
+                break;
+            case EntryState::failing:
+                decide(c, p, word, owner, f);
+                break;
             case EntryState::moving: {
                 const auto* note = c.group.table().find_note(p);
                 copy_and_settle(c, p, word, true, note == nullptr ? Reason{} : noted_reason(*note), handler);
                 break;
             }
-            default: --repaired;
+            default:
+                --repaired;
         }
     }
     return repaired;

@@ -180,12 +180,15 @@ bool SharedGroup::distinct(const Leased& lease) const {
 }
 
 bool SharedGroup::settle(const Leased& lease, format::Outcome outcome) {
-    const LeaseWord w = format::unpack_lease(lease.word);
-    std::uint64_t word = lease.word;
-    if (!change(lease.position, word, {w.lap1, EntryState::settled, 0, static_cast<std::uint32_t>(outcome)}))
-        return false;
-    if (w.attempts > 1) table_.free_note(lease.position);
+    if (!close(lease, outcome)) return false;
+    if (lease.attempts() > 1) table_.free_note(lease.position);
     return true;
+}
+
+bool SharedGroup::close(const Leased& lease, format::Outcome outcome) {
+    std::uint64_t word = lease.word;
+    return change(lease.position, word,
+                  {format::unpack_lease(word).lap1, EntryState::settled, 0, static_cast<std::uint32_t>(outcome)});
 }
 
 bool SharedGroup::give_back(const Leased& lease) {

@@ -79,6 +79,8 @@ public:
     bool hand_over(Leased& lease, std::uint64_t deadline);
     /// handed -> settled. False: stale.
     bool settle(const Leased& lease, format::Outcome outcome);
+    /// Same; the message's note stays, until another message needs its place.
+    bool close(const Leased& lease, format::Outcome outcome);
     /// leased -> ready; handed -> ready with the charge kept (take_at). False: stale.
     bool give_back(const Leased& lease);
     /// Attempt counts stand still at 1023, and then a lapsed lease of this participant looks like its next one but

@@ -184,6 +184,7 @@ void read_extensions(std::span<const std::byte> block, DeadLetter& out) {
     out.key = ExtensionReader::find_text(block, Tag::key);
     out.type = ExtensionReader::find_number(block, Tag::message_type);
     out.original_seq = ExtensionReader::find_number(block, Tag::original_seq).value_or(out.seq);
+    out.first_accepted_ns = ExtensionReader::find_number(block, Tag::first_accepted_ns).value_or(out.accepted_ns);
     if (const auto id = ExtensionReader::find(block, Tag::message_id); id && id->size() == 16) {
         std::memcpy(out.message_id.emplace().data(), id->data(), 16);
     }
@@ -323,6 +324,7 @@ Result<DeadLetter> decode_dead_entry(std::span<const std::byte> bytes) {
         from += h.text_bytes[i];
     }
     d.seq = h.seq;
+    d.accepted_ns = h.accepted_ns;
     read_extensions(all.subspan(at.extensions, h.extension_bytes), d);
     d.payload.assign(payload.begin(), payload.end());
     d.payload_checksum = h.payload_checksum;
@@ -332,7 +334,6 @@ Result<DeadLetter> decode_dead_entry(std::span<const std::byte> bytes) {
     d.epoch = static_cast<Epoch>(h.epoch);
     d.lane = h.lane;
     d.reason = h.reason;
-    d.accepted_ns = h.accepted_ns;
     d.first_delivered_ns = h.first_delivered_ns;
     d.last_delivered_ns = h.last_delivered_ns;
     d.dead_ns = h.dead_ns;

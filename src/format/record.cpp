@@ -76,6 +76,7 @@ std::size_t extension_bytes(const Extensions& e) {
     if (e.origin) n += field_bytes(origin_bytes);
     if (!e.first_reason.empty()) n += field_bytes(e.first_reason.size());
     if (e.first_dead_ns != 0) n += field_bytes(8);
+    if (e.first_accepted_ns != 0) n += field_bytes(8);
     if (e.original_seq) n += field_bytes(8);
     return n == 0 ? 0 : base::round_up(block_head_bytes + n, 16);
 }
@@ -112,6 +113,7 @@ void encode_extensions(const Extensions& e, std::span<std::byte> out) {
     if (!e.first_reason.empty()) w.text(Tag::first_reason, e.first_reason);
     if (e.first_dead_ns != 0) w.number(Tag::first_dead_ns, e.first_dead_ns);
     if (e.original_seq) w.number(Tag::original_seq, *e.original_seq);
+    if (e.first_accepted_ns != 0) w.number(Tag::first_accepted_ns, e.first_accepted_ns);
     const std::uint32_t head[2] = {static_cast<std::uint32_t>(out.size()), w.count()};
     w.seek(0);
     w.put(head, sizeof head);

@@ -64,7 +64,7 @@ struct Extensions {
     std::optional<Origin> origin{};
     std::optional<std::uint64_t> original_seq{};  // where it was published first
     std::string_view first_reason{};
-    std::uint64_t first_dead_ns = 0;
+    std::uint64_t first_dead_ns = 0, first_accepted_ns = 0;
 };
 
 /// Bytes the block takes: 0 when nothing is set, otherwise a multiple of 16.

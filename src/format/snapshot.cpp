@@ -118,6 +118,14 @@ Range range_of(const HotValues& hot, std::uint64_t slots) {
     return {floor, std::clamp(hot.tail, floor, floor + slots)};
 }
 
+/// As flow::settled_floor(): how far the floor could move.
+Seq settled_floor(const RingBytes& ring, const HotValues& hot, const Range& range, std::span<const GroupInfo> groups) {
+    Seq m = std::min(range.tail, hot.keep_from);
+    for (const auto& g : groups) m = std::min(m, g.cursor);
+    for (const auto& h : ring.handles()) m = std::min(m, h.borrow);
+    return std::max(m, range.floor);
+}
+
 }  // namespace
 
 MessageStatus status_of(const GroupInfo& group, const LeaseBytes* table, const RecordInfo& record,
@@ -277,9 +285,9 @@ Survey survey(const RingBytes& ring, std::span<const LeaseBytes> tables, const N
     const auto range = range_of(*hot, ring.slots());
     s.floor = range.floor;
     s.tail = range.tail;
-    s.used_slots = range.tail - range.floor;
-    s.credit_slots = ring.slots() - s.used_slots;
     s.groups = ring.groups();
+    s.used_slots = range.tail - settled_floor(ring, *hot, range, s.groups);
+    s.credit_slots = ring.slots() - s.used_slots;
     s.counts.resize(s.groups.size());
 
     Surveyor surveyor(ring, tables, now, s);
@@ -354,9 +362,7 @@ Blocker group_blocker(const GroupInfo& group, const GroupCounts& counts, std::sp
             if (group.mode == GroupMode::exclusive) {
                 b.kind = BlockKind::exclusive_owner;
                 b.handle = group.owner_handle;
-                for (const auto& h : handles) {
-                    if (h.index == group.owner_handle) b.age_ns = since(h.last_outcome_ns, now.wall_ns);
-                }
+                b.age_ns = since(group.handed_ns, now.wall_ns);
             } else {
                 b.kind = BlockKind::lease;
                 b.handle = only_handle(handles, b.participant, [&](const auto& h) { return member_of(h, group); });

@@ -81,7 +81,7 @@ struct Survey {
     std::uint64_t open_claim_count = 0;
     std::uint64_t messages = 0, pads = 0, voids = 0, damaged = 0;
     std::optional<Seq> first_damaged;
-    std::uint64_t used_slots = 0;    // tail - floor
+    std::uint64_t used_slots = 0;    // that nobody could be given now: the floor moves only when somebody needs it to
     std::uint64_t credit_slots = 0;  // slots - used
     std::uint64_t pinned_slots = 0;  // settled by every durable group, but behind something that is not
     WalkEnd end = WalkEnd::reached;

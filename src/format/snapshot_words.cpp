@@ -222,6 +222,7 @@ std::optional<GroupInfo> RingBytes::group(std::uint32_t index) const {
     v.retry_attempts = retry_attempts(retry);
     v.not_before_ns = peek(g->not_before);
     v.moving = tagged_position(peek(g->move));
+    v.handed_ns = peek(g->handed_ns);
     v.dead_pending = tagged_position(peek(g->dead_pending));
     v.delivered = peek(g->delivered);
     v.acked = peek(g->acked);

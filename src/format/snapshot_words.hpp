@@ -103,6 +103,7 @@ struct GroupInfo {
     Seq retry_position;  // or `nowhere`
     std::uint32_t retry_attempts;
     std::uint64_t not_before_ns;
+    std::uint64_t handed_ns;  // wall clock: exclusive, when the first unsettled message was handed over; 0 = unknown
     std::optional<Seq> moving, dead_pending;
     // Totals without those of living handles.
     std::uint64_t delivered, acked, nacked, rejected, released, stale, lapsed, owner_died, dead_lettered, redelivered,

@@ -36,6 +36,11 @@ std::uint64_t read_clock(clockid_t clock, bool wall) noexcept {
 
 std::uint64_t mono_ns() noexcept { return read_clock(CLOCK_MONOTONIC, false); }
 std::uint64_t mono_coarse_ns() noexcept { return read_clock(CLOCK_MONOTONIC_COARSE, false); }
+std::uint64_t coarse_step_ns() noexcept {
+    timespec step{};
+    ::clock_getres(CLOCK_MONOTONIC_COARSE, &step);
+    return static_cast<std::uint64_t>(step.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(step.tv_nsec);
+}
 std::uint64_t wall_ns() noexcept { return read_clock(CLOCK_REALTIME, true); }
 std::uint64_t wall_coarse_ns() noexcept { return read_clock(CLOCK_REALTIME_COARSE, true); }
 

@@ -12,6 +12,7 @@ namespace rondo::os {
 
 [[nodiscard]] std::uint64_t mono_ns() noexcept;         // CLOCK_MONOTONIC
 [[nodiscard]] std::uint64_t mono_coarse_ns() noexcept;  // CLOCK_MONOTONIC_COARSE: never ahead of mono_ns()
+[[nodiscard]] std::uint64_t coarse_step_ns() noexcept;  // by how much the coarse ones may be behind
 [[nodiscard]] std::uint64_t wall_ns() noexcept;         // CLOCK_REALTIME; 0 before 1970
 [[nodiscard]] std::uint64_t wall_coarse_ns() noexcept;  // CLOCK_REALTIME_COARSE
 

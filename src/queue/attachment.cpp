@@ -250,14 +250,31 @@ std::span<format::Handle> Attachment::used_handles() const {
 
 // ---- handles -------------------------------------------------------------------------------------------------
 
+/// A free place: among the first few the one left longest ago, so that the names of those who left stay readable for
+/// dead letters; otherwise the first. As many as there are places if none is free.
+std::uint32_t Attachment::free_place() const {
+    constexpr std::uint32_t few = 16;  // whoever moves the limit looks at every place ever used
+    const auto count = static_cast<std::uint32_t>(handles().size());
+    std::uint32_t best = count;
+    std::uint64_t best_left = 0;
+    for (std::uint32_t i = 0; i < count && (i < few || best == count); ++i) {
+        const auto& h = handles()[i];
+        // ORD(none): looked at again by the CAS.
+        if (h.owner.load(std::memory_order_relaxed) != 0) continue;
+        const std::uint64_t left = h.waiting_since_ns.load(std::memory_order_relaxed);  // ORD(none): a preference
+        if (best != count && left >= best_left) continue;
+        best = i;
+        best_left = left;
+    }
+    return best;
+}
+
 Result<std::uint32_t> Attachment::take_handle(format::HandleKind kind, std::string_view name,
                                               std::optional<GroupRef> group) {
     const auto claiming = format::pack_owner(id_, static_cast<std::uint32_t>(format::HandleKind::claiming));
-    for (std::uint32_t i = 0; i < handles().size(); ++i) {
+    for (std::uint32_t i = free_place(); i < handles().size(); i = free_place()) {
         auto& h = handles()[i];
         std::uint64_t nobody = 0;
-        // ORD(none): looked at again by the CAS.
-        if (h.owner.load(std::memory_order_relaxed) != 0) continue;
         raise_to(hot().handles_high, i + 1);  // first: a scavenger looks no further than this
         // ORD(handle.owner): acq_rel; pairs with free_handle(): its last words are seen, then overwritten.
         if (!h.owner.compare_exchange_strong(nobody, claiming, std::memory_order_acq_rel, std::memory_order_relaxed))
@@ -313,6 +330,7 @@ void Attachment::free_handle(std::uint32_t index) {
     for (auto* w : {&h.published, &h.acked, &h.nacked, &h.rejected, &h.released, &h.stale, &h.lapsed, &h.in_flight,
                     &h.handler_ns, &h.handler_samples, &h.blocked_ns})
         (void)take(*w);
+    h.waiting_since_ns.store(os::mono_ns(), std::memory_order_relaxed);  // ORD(none): see free_place()
     // ORD(handle.borrow): release; pairs with settled_floor().
     h.borrow.store(format::nowhere, std::memory_order_release);
     // ORD(handle.owner): release; pairs with take_handle().

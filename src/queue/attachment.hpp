@@ -98,6 +98,7 @@ public:
     void close();
 
     // ---- handles ----
+    std::uint32_t free_place() const;
     Result<std::uint32_t> take_handle(format::HandleKind kind, std::string_view name,
                                       std::optional<GroupRef> group);
     void free_handle(std::uint32_t index);
@@ -129,8 +130,8 @@ public:
     /// Does the calling thread hold a message of this queue?
     bool thread_holds_message() const;
     Pump& pump();
-    /// Of the pump. True if some consumer's descriptor waits for a message.
-    bool wake_consumers_with_messages();
+    /// Of the pump. When to look again, if some consumer's descriptor waits for a message.
+    std::optional<std::chrono::nanoseconds> wake_consumers_with_messages();
 
     bool others_alive();
     bool others_attached();

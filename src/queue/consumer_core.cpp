@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A consumer's life, its in-flight records and what they pin, its descriptor.
+// A consumer's life, its in-flight records and what they pin.
 #include "queue/consumer_core.hpp"
 
 #include <algorithm>
 
 #include "format/validate.hpp"
 #include "os/clock.hpp"
-#include "queue/pump.hpp"
 
 namespace rondo::detail {
 
@@ -148,10 +147,15 @@ void ConsumerCore::found(std::uint32_t slot, const flow::Leased& lease, bool han
     s.record = lease.record;
 }
 
+/// Wall clock, as exact as the queue's own times.
+std::uint64_t ConsumerCore::story_clock() const {
+    return a_->main().super.timestamps == format::Timestamps::exact ? os::wall_ns() : os::wall_coarse_ns();
+}
+
 Message ConsumerCore::message_of(std::uint32_t slot, std::uint32_t attempts) {
     auto& s = slots_[slot];
     s.thread = thread_token();
-    s.started_ns = os::wall_coarse_ns();
+    s.started_ns = story_clock();
     s.handed_mono_ns = os::mono_coarse_ns();
     const auto body = ring::body_of(a_->main().view, s.position, s.record);
     Message m;
@@ -187,62 +191,6 @@ bool ConsumerCore::active() const {
 Result<Gap> ConsumerCore::last_gap() const {
     if (!gap_) return fail(Errc::not_found, "nothing was skipped");
     return *gap_;
-}
-
-// ---- descriptor ----------------------------------------------------------------------------------------------
-
-Result<int> ConsumerCore::wait_fd() {
-    if (auto ok = a_->usable(); !ok) return tl::unexpected(ok.error());
-    if (!event_) {
-        auto event = os::Event::create();
-        if (!event) return tl::unexpected(event.error());
-        event_ = std::move(*event);
-        event_.signal();  // something may be here already
-        // ORD(core.event): release; pairs with wake_if_armed().
-        has_event_.store(true, std::memory_order_release);
-    }
-    (void)a_->pump();
-    return event_.fd();
-}
-
-/// Where the group's next new message is, or will be.
-Seq ConsumerCore::next_position() const {
-    if (shared_) return shared_->hint();
-    // ORD(group.mark): acquire; pairs with set_cursor().
-    return exclusive_->active() ? exclusive_->position()
-                                : a_->groups()[group_.index].cursor.load(std::memory_order_acquire);
-}
-
-/// May a receive find something now? Errs towards yes.
-bool ConsumerCore::may_have_message() const {
-    if (!a_->usable() || !a_->group_alive(group_)) return true;  // the call has something to tell
-    const std::lock_guard guard(lock_);
-    ring::RecordView r{};
-    const std::uint64_t now = os::mono_ns();
-    if (blocked_) {
-        // Something is there that cannot be received now (standby, backing off, in-flight limit, dead ring full):
-        // look again when it is due, or with the tick.
-        const std::uint64_t due = exclusive_ && exclusive_->due_ns() > now ? exclusive_->due_ns() : 0;
-        return now >= (due != 0 ? due : armed_at() + static_cast<std::uint64_t>(flow::tick.count()));
-    }
-    const Seq p = next_position();
-    if (ring::peek(a_->main().view, p, r) != ring::Peek::absent || a_->restamp(p)) return true;
-    if (exclusive_) return false;
-    if (seen_returns_ != shared_->returns() || now / format::due_tick_ns >= next_due_) return true;
-    // Somebody's lease may have lapsed since this consumer looked last.
-    return shared_->low_water() < shared_->hint() &&
-           now >= armed_at() + static_cast<std::uint64_t>(flow::tick.count());
-}
-
-bool ConsumerCore::wake_if_armed() {
-    // ORD(core.event): acquire; pairs with wait_fd().
-    if (!has_event_.load(std::memory_order_acquire)) return false;
-    // ORD(core.armed): acquire; pairs with receive().
-    if (!armed_.load(std::memory_order_acquire)) return false;
-    if (!may_have_message()) return true;
-    // ORD(core.armed): acq_rel; pairs with receive().
-    if (armed_.exchange(false, std::memory_order_acq_rel)) event_.signal();
-    return false;
 }
 
 bool ConsumerCore::holds_message(std::uint64_t thread) const {

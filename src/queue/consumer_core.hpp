@@ -59,8 +59,9 @@ public:
     Result<int> wait_fd();
     void close();  // by the Consumer's destructor
 
-    /// Of the pump. If the descriptor waits: makes it readable when a message may be there. True if it still waits.
-    bool wake_if_armed();
+    /// Of the pump. If the descriptor waits: makes it readable when a message may be there. When to look again, if it
+    /// still waits.
+    std::optional<std::chrono::nanoseconds> wake_if_armed();
     bool holds_message(std::uint64_t thread) const;
     const format::Superblock& super() const { return a_->main().super; }
 
@@ -71,9 +72,11 @@ private:
     void unref();
 
     enum class Got { message, nothing, error };
-    bool may_have_message() const;
-    // ORD(none): a time to wait from; being off by one attempt costs a tick.
-    std::uint64_t armed_at() const { return armed_at_ns_.load(std::memory_order_relaxed); }
+    void arm();
+    bool may_have_message();
+    bool something_returned();
+    bool exclusive_may_go_on() const;
+    Got first_attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
     Got attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
     Got attempt_once(std::uint64_t now, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
     Seq next_position() const;
@@ -83,6 +86,7 @@ private:
     Got corrupt_at(Seq position, Error& error);
     void found(std::uint32_t slot, const flow::Leased& lease, bool hand_over);
     std::uint64_t next_lease_id();
+    std::uint64_t story_clock() const;
     Message message_of(std::uint32_t slot, std::uint32_t attempts);
     std::optional<std::uint32_t> take_slot();
     void free_slot(std::uint32_t slot);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "queue/dead_letters_core.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "flow/credit.hpp"
 #include "format/dead_entry.hpp"
+#include "format/dead_state.hpp"
 #include "os/clock.hpp"
 #include "queue/producer_core.hpp"
 
@@ -13,18 +15,9 @@ namespace rondo::detail {
 namespace {
 
 bool matches(const DeadFilter& f, const DeadLetter& d) {
-    return (f.group.empty() || f.group == d.group) && (!f.id || *f.id == d.id) &&
-           (f.reason.empty() || f.reason == to_string(d.reason)) && (f.code.empty() || f.code == d.code) &&
-           (f.key.empty() || f.key == d.key) && (!f.fingerprint || *f.fingerprint == d.fingerprint);
-}
-
-DeadState state_of(const flow::SharedGroup& g, Seq p) {
-    // ORD(lease.entry): acquire; pairs with change().
-    const auto w = format::unpack_lease(g.entry(p).a.load(std::memory_order_acquire));
-    if (w.lap1 != g.ring().lap1(p) || w.state == format::EntryState::ready) return DeadState::open;
-    if (w.state != format::EntryState::settled) return DeadState::redriving;
-    return w.attempts == static_cast<std::uint32_t>(format::Outcome::redriven) ? DeadState::redriven
-                                                                               : DeadState::discarded;
+    return (f.group.empty() || f.group == d.group) && (f.reason.empty() || f.reason == to_string(d.reason)) &&
+           (f.code.empty() || f.code == d.code) && (f.key.empty() || f.key == d.key) &&
+           (!f.fingerprint || *f.fingerprint == d.fingerprint);
 }
 
 }  // namespace
@@ -34,21 +27,30 @@ DeadLettersCore::DeadLettersCore(std::shared_ptr<Attachment> a)
 
 Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) const {
     if (a_->detached()) return fail(Errc::detached, "this process was forked from the one that opened the queue");
+    if (!filter.reason.empty() && !format::dead_reason_of(filter.reason))
+        return fail(Errc::invalid_argument, "no dead letter has that reason: it is not one of the reasons' words");
     std::vector<DeadLetter> out;
     if (filter.max == 0) return out;
     const auto ring = format::ring_bytes(a_->dead().mapping.bytes(), a_->dead().super);
+    const auto table = format::lease_bytes(a_->dead_table_bytes(), ring);
+    if (!table) return fail(Errc::corrupt, "lease-dead.tab is damaged");
     const auto& v = a_->dead().view;
     // ORD(ring.tail): acquire; pairs with move_tail().
     const Seq tail = v.tail().load(std::memory_order_acquire);
-    (void)format::walk_records(ring, flow::floor_of(v), tail, [&](const format::RecordInfo& r) {
-        if (r.state != format::RecordState::message) return true;
+    // What lies below low water is closed.
+    const Seq from =
+        filter.state == DeadState::open ? std::max(group_.low_water(), flow::floor_of(v)) : flow::floor_of(v);
+    (void)format::walk_records(ring, from, tail, [&](const format::RecordInfo& r) {
+        if (r.state != format::RecordState::message || (filter.id && *filter.id != r.position)) return true;
+        auto status = format::dead_status(*table, r.position);
+        if (!status || (filter.state && *filter.state != status->state)) return true;
         const auto copy = format::copy_record(ring, r);
         const auto parts = copy ? format::parts_of(r.head, *copy) : std::nullopt;
         if (!parts) return true;
         auto letter = format::decode_dead_entry(parts->payload);
         if (!letter) return true;
         letter->id = r.position;
-        letter->state = state_of(group_, r.position);
+        format::put_status(std::move(*status), *letter);
         if (matches(filter, *letter)) out.push_back(std::move(*letter));
         return out.size() < filter.max;
     });
@@ -58,9 +60,10 @@ Result<std::vector<DeadLetter>> DeadLettersCore::list(const DeadFilter& filter) 
 /// The filter's choice among the open ones; `max` counts those only.
 Result<std::vector<DeadLetter>> DeadLettersCore::open_letters(DeadFilter filter) const {
     const std::uint64_t max = std::exchange(filter.max, ~std::uint64_t{0});
+    if (filter.state && *filter.state != DeadState::open) return std::vector<DeadLetter>{};
+    filter.state = DeadState::open;
     auto letters = list(filter);
     if (!letters) return letters;
-    std::erase_if(*letters, [](const DeadLetter& d) { return d.state != DeadState::open; });
     if (letters->size() > max) letters->resize(max);
     return letters;
 }
@@ -89,11 +92,19 @@ bool DeadLettersCore::copied_before(const format::Origin& origin, Seq from) cons
     return found;
 }
 
-void DeadLettersCore::settle(const flow::Leased& lease, format::Outcome outcome) {
-    (void)group_.settle(lease, outcome);
+/// Closes the entry. Its bytes and the note of who did it and why stay until dead.ring needs the space.
+void DeadLettersCore::settle(const flow::Leased& lease, format::Outcome outcome, std::string_view why) {
+    if (auto* note = group_.table().note_for(lease.position, group_.low_water())) {
+        flow::Failure f;
+        f.outcome = outcome;
+        f.reason.message = why;
+        f.started_ns = f.ended_ns = os::wall_ns();
+        f.handler = {a_->program(), {}, a_->pid()};
+        flow::note_attempt(*note, 1, f, 0);
+    }
+    (void)group_.close(lease, outcome);
     group_.advance_low_water();
-    (void)flow::advance_limit(a_->dead().view, a_->dead().groups(), {});
-    a_->space_event().notify();
+    a_->space_event().notify();  // a message that found dead.ring full can be moved now
 }
 
 Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d) {
@@ -110,7 +121,7 @@ Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d)
     // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
     const Seq tail = a_->main().view.tail().load(std::memory_order_acquire);
     if (again && copied_before(origin, group_.noted_dead_tail(d.id, tail))) {
-        settle(lease, format::Outcome::redriven);
+        settle(lease, format::Outcome::redriven, {});
         return Moved::yes;
     }
     auto& b = group_.entry(d.id).b;
@@ -130,6 +141,7 @@ Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d)
     e.origin = origin;
     e.first_reason = d.first_reason;
     e.first_dead_ns = d.first_dead_ns;
+    e.first_accepted_ns = d.first_accepted_ns;
     e.original_seq = d.original_seq;
     auto sent = (*by)->publish_extended(e, d.payload);
     if (!sent) {
@@ -138,7 +150,7 @@ Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d)
         if (sent.error().code == Errc::too_large) return Moved::skipped;
         return tl::unexpected(sent.error());
     }
-    settle(lease, format::Outcome::redriven);
+    settle(lease, format::Outcome::redriven, {});
     return Moved::yes;
 }
 
@@ -188,17 +200,7 @@ Result<Redriven> DeadLettersCore::discard(const DeadFilter& filter, std::string_
                 ++sum.skipped;
                 continue;
             }
-            // Who closed it and why stays in the entry's note until its place is used again.
-            if (auto* note = group_.table().note_for(d.id, group_.low_water())) {
-                flow::Failure f;
-                f.outcome = format::Outcome::discarded;
-                f.reason.code = "discarded";
-                f.reason.message = reason;
-                f.started_ns = f.ended_ns = os::wall_ns();
-                f.handler = {"operator", a_->program(), a_->pid()};
-                flow::note_attempt(*note, 1, f, 0);
-            }
-            settle(lease, format::Outcome::discarded);
+            settle(lease, format::Outcome::discarded, reason);
         }
         ++sum.count;
         sum.bytes += d.payload.size();

@@ -31,7 +31,7 @@ private:
     Result<Moved> redrive_one(const DeadLetter& letter);
     Result<ProducerCore*> producer();
     bool copied_before(const format::Origin& origin, Seq from) const;
-    void settle(const flow::Leased& lease, format::Outcome outcome);
+    void settle(const flow::Leased& lease, format::Outcome outcome, std::string_view why);
 
     std::shared_ptr<Attachment> a_;
     flow::SharedGroup group_;

@@ -45,7 +45,7 @@ void Attachment::housekeep_now() {
     scan_participants();
     repair_groups();
     advance_credit();
-    (void)flow::advance_limit(dead_.view, dead_.groups(), {});
+    // dead.ring's limit moves only when a dead letter needs the room: until then closed ones stay readable.
 }
 
 bool Attachment::advance_credit() {

@@ -41,11 +41,13 @@ Pump& Attachment::pump() {
     return *pump_;
 }
 
-bool Attachment::wake_consumers_with_messages() {
+std::optional<std::chrono::nanoseconds> Attachment::wake_consumers_with_messages() {
     const std::lock_guard guard(consumers_mutex_);
-    bool waits = false;
-    for (auto* c : consumers_) waits = c->wake_if_armed() || waits;
-    return waits;
+    std::optional<std::chrono::nanoseconds> first;
+    for (auto* c : consumers_) {
+        if (const auto due = c->wake_if_armed()) first = std::min(first.value_or(*due), *due);
+    }
+    return first;
 }
 
 // ---- other participants --------------------------------------------------------------------------------------
@@ -101,9 +103,9 @@ Stats Attachment::stats() {
     s.capacity_slots = main_.super.slot_count;
     s.used_slots = seen.used_slots;
     s.credit_slots = seen.credit_slots;
-    s.floor = seen.floor;
+    s.floor = seen.tail - seen.used_slots;
     s.tail = seen.tail;
-    s.limit = seen.floor + s.capacity_slots;
+    s.limit = s.floor + s.capacity_slots;
     s.participants = ring.participants().size();
     s.voids = seen.hot.void_total;
     s.corrupt = seen.hot.corrupt_total;

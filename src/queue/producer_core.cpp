@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t accepted_unit_ns = 4'000'000;
 // Header, key, id, type, time and 4 KiB of user headers with their lengths.
 constexpr std::size_t max_extension_bytes = 8192;
-// only_group, redrive_count, origin, first_reason, first_dead_ns, original_seq, with their heads.
+// only_group, redrive_count, origin, first_reason, first_dead_ns, original_seq, first_accepted_ns, with heads.
 constexpr std::size_t redrive_extension_bytes = 256;
 // {bytes, count}, field head, 8 bytes, rounded up to 16.
 constexpr std::size_t exact_time_bytes = 32;

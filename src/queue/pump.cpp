@@ -37,11 +37,11 @@ void Pump::run() {
         // changes it, and the sleep below returns at once.
         const std::uint32_t armed = armed_.load(std::memory_order_acquire);
         const std::uint32_t key = event.prepare();
-        if (!a_.wake_consumers_with_messages()) {
+        if (const auto due = a_.wake_consumers_with_messages()) {
+            event.sleep(key, *due);
+        } else {
             // Nobody's descriptor waits: no need to look at the ring until somebody arms.
             (void)os::futex_wait(armed_, armed, flow::tick);
-        } else {
-            event.sleep(key, flow::tick);
         }
         a_.housekeep();
     }

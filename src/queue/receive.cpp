@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint32_t no_slot = ~0U;
 constexpr std::uint64_t exact_below_ns = 100'000'000;  // shorter leases are timed by the exact clock
+const std::uint64_t coarse_error = os::coarse_step_ns() / format::due_tick_ns + 1;
 const std::uint64_t tick_due = flow::due_of(static_cast<std::uint64_t>(flow::tick.count()));
 
 }  // namespace
@@ -54,12 +55,19 @@ ConsumerCore::Got ConsumerCore::attempt_once(std::uint64_t now, bool hand_over, 
                    : attempt_exclusive(now, slot, attempts, error);
 }
 
-/// Now, in due ticks, rounded down: nothing is ever due early.
+/// Now, in due ticks, rounded down: nothing is ever due early. Exact when something falls due within the coarse
+/// clock's error, or whoever slept until then would find it not due yet.
 std::uint64_t ConsumerCore::lease_clock(std::uint64_t coarse_ns) const {
-    return (policy_.lease_ns < exact_below_ns ? os::mono_ns() : coarse_ns) / format::due_tick_ns;
+    const std::uint64_t coarse = coarse_ns / format::due_tick_ns;
+    const bool exact = policy_.lease_ns < exact_below_ns || (next_due_ > coarse && next_due_ - coarse < coarse_error);
+    return exact ? os::mono_ns() / format::due_tick_ns : coarse;
 }
 
-std::uint64_t ConsumerCore::lease_deadline(std::uint64_t now) const { return now + flow::due_of(policy_.lease_ns) + 1; }
+std::uint64_t ConsumerCore::lease_deadline(std::uint64_t now) const {
+    // Others may look with the exact clock.
+    const std::uint64_t behind = policy_.lease_ns < exact_below_ns ? 0 : coarse_error;
+    return now + flow::due_of(policy_.lease_ns) + 1 + behind;
+}
 
 /// max_in_flight of the group. The window [low water, hint) in slots bounds the count; only beyond the limit is it
 /// counted exactly.
@@ -86,8 +94,8 @@ void ConsumerCore::start_pass(std::uint64_t now) {
     swept_at_ = now;
 }
 
-ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts,
-                                               Error& error) {
+ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_over, std::uint32_t& slot,
+                                               std::uint32_t& attempts, Error& error) {
     const std::lock_guard guard(lock_);
     const std::uint64_t now = lease_clock(mono_ns);
     const bool full = in_use_ == slots_.size() || group_full();
@@ -103,11 +111,14 @@ ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_
     if (blocked_) return Got::nothing;
     flow::Leased lease;
     switch (shared_->take_new(lease_deadline(now), hand_over, handle().borrow, lease)) {
-        case flow::Take::empty: lower_pin(); return Got::nothing;
+        case flow::Take::empty:
+            lower_pin();
+            return Got::nothing;
         case flow::Take::corrupt:
             (void)shared_->skip_corrupt(lease.position);
             return corrupt_at(lease.position, error);
-        case flow::Take::taken: break;
+        case flow::Take::taken:
+            break;
     }
     const auto body = ring::body_of(a_->main().view, lease.position, lease.record);
     if (!body || !ring::intact(a_->main().view, lease.position, lease.record, *body)) {
@@ -129,7 +140,8 @@ ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_
 }
 
 /// Goes on with the pass over [low water, hint): takes what came back, ends what lapsed.
-ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts) {
+ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_over, std::uint32_t& slot,
+                                      std::uint32_t& attempts) {
     using Found = flow::SharedGroup::Found;
     for (;;) {
         const auto r = shared_->sweep(sweep_at_, now, flow::due_of(policy_.lease_ns), pass_due_);
@@ -152,7 +164,9 @@ ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_ov
             case Found::lapsed_untouched:
                 if (shared_->give_back({r.position, r.word, {}, 0})) --sweep_at_;
                 break;
-            case Found::lapsed: lapse(r); break;
+            case Found::lapsed:
+                lapse(r);
+                break;
             case Found::dead_pending:
                 if (flow::retry_move(failure_context(), r.position, r.word, a_->id()) == flow::Fate::dead_pending)
                     ++pending_found_;
@@ -195,20 +209,23 @@ void ConsumerCore::lapse(const flow::SharedGroup::Returned& r) {
     f.outcome = format::Outcome::lease_expired;
     f.reason.code = "lease_expired";
     f.reason.message = "no outcome within the lease";
-    f.ended_ns = os::wall_ns();
-    f.started_ns = f.ended_ns - std::min(policy_.lease_ns, f.ended_ns);
+    const auto context = failure_context();
+    f.ended_ns = context.wall_ns;
+    f.started_ns = flow::handed_over_ns(context, r.position, r.word);
     // ORD(none): for people.
     f.handler = {consumer, {}, a_->participants()[owner].pid.load(std::memory_order_relaxed)};
-    if (flow::fail_message(failure_context(), r.position, r.word, a_->id(), f) == flow::Fate::stale) return;
+    if (flow::fail_message(context, r.position, r.word, a_->id(), f) == flow::Fate::stale) return;
     // ORD(none): a counter.
     a_->groups()[group_.index].lapsed.fetch_add(1, std::memory_order_relaxed);
 }
 
-ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint64_t mono_ns, std::uint32_t& slot, std::uint32_t& attempts, Error& error) {
+ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint64_t mono_ns, std::uint32_t& slot, std::uint32_t& attempts,
+                                                  Error& error) {
     const std::lock_guard guard(lock_);
     if (in_use_ == slots_.size()) return Got::nothing;
     flow::ExclusiveGroup::Handed h;
-    const flow::ExclusiveGroup::Clock now{mono_ns, os::wall_coarse_ns()};
+    // A retry is timed exactly, as in lease_clock().
+    const flow::ExclusiveGroup::Clock now{exclusive_->due_ns() > mono_ns ? os::mono_ns() : mono_ns, story_clock()};
     const std::uint64_t before = exclusive_->cursor();
     const auto next = exclusive_->next(now, handler(), h);
     if (exclusive_->cursor() != before) a_->space_event().notify();
@@ -267,22 +284,23 @@ std::chrono::nanoseconds ConsumerCore::due_in() const {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
 }
 
+/// An attempt that arms the descriptor, if there is one, when it finds nothing.
+ConsumerCore::Got ConsumerCore::first_attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts,
+                                              Error& error) {
+    Got got = attempt(hand_over, slot, attempts, error);
+    // ORD(none): set by wait_fd() on this very thread.
+    if (got != Got::nothing || !has_event_.load(std::memory_order_relaxed)) return got;
+    arm();
+    got = attempt(hand_over, slot, attempts, error);
+    if (got != Got::nothing) event_.signal();
+    return got;
+}
+
 Result<Message> ConsumerCore::receive(Duration timeout) {
     if (timeout.count() < 0) return fail(Errc::invalid_argument, "a timeout cannot be negative");
     std::uint32_t slot = no_slot, attempts = 0;
     Error error{};
-    Got got = attempt(true, slot, attempts, error);
-    // ORD(none): set by wait_fd() on this very thread.
-    if (got == Got::nothing && has_event_.load(std::memory_order_relaxed)) {
-        event_.drain();
-        // ORD(none): see armed_at().
-        armed_at_ns_.store(os::mono_ns(), std::memory_order_relaxed);
-        // ORD(core.armed): release; pairs with wake_if_armed().
-        armed_.store(true, std::memory_order_release);
-        a_->pump().arm();
-        got = attempt(true, slot, attempts, error);
-        if (got == Got::message) event_.signal();
-    }
+    Got got = first_attempt(true, slot, attempts, error);
     if (got == Got::nothing && timeout.count() != 0) {
         const Deadline deadline(timeout);
         wait_until(
@@ -304,7 +322,7 @@ Result<Batch> ConsumerCore::receive_batch(std::size_t max, Duration timeout) {
     std::uint32_t slot = no_slot, attempts = 0;
     Error error{};
     const bool hand_over = exclusive_.has_value();
-    Got got = attempt(hand_over, slot, attempts, error);
+    Got got = first_attempt(hand_over, slot, attempts, error);
     if (got == Got::nothing && timeout.count() != 0) {
         const Deadline deadline(timeout);
         wait_until(
@@ -361,7 +379,8 @@ Message* ConsumerCore::batch_next(Batch& b) {
         auto& s = slots_[slot];
         b.first_ = s.next;
         flow::Leased lease = lease_of(s);
-        if (s.state != InFlight::State::leased || !shared_->hand_over(lease, lease_deadline(lease_clock(os::mono_coarse_ns())))) {
+        if (s.state != InFlight::State::leased ||
+            !shared_->hand_over(lease, lease_deadline(lease_clock(os::mono_coarse_ns())))) {
             free_slot(slot);
             continue;
         }

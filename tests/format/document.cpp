@@ -159,6 +159,7 @@ TEST_CASE("groups are as documented") {
                  RONDO_FIELD(move),
                  RONDO_FIELD(move_tail),
                  RONDO_FIELD(dead_pending),
+                 RONDO_FIELD(handed_ns),
                  RONDO_FIELD(delivered),
                  RONDO_FIELD(acked),
                  RONDO_FIELD(nacked),
@@ -292,6 +293,7 @@ TEST_CASE("the tags of extensions are as documented") {
         {"first_reason", Tag::first_reason},
         {"first_dead_ns", Tag::first_dead_ns},
         {"original_seq", Tag::original_seq},
+        {"first_accepted_ns", Tag::first_accepted_ns},
     };
     const Section& s = section("Tags");
     REQUIRE(s.rows.size() == std::size(tags));

@@ -121,6 +121,15 @@ void abort_each_time(std::uint64_t poison, std::int32_t limit, GroupMode mode) {
     CHECK(dead[0].attempts.size() == static_cast<std::size_t>(std::min(limit, 8)));
     for (std::size_t i = 0; i < dead[0].attempts.size(); ++i)
         CHECK(dead[0].attempts[i].outcome == format::Outcome::owner_died);
+    // Each attempt began after the one before had ended, or the coarse clock's step earlier.
+    constexpr std::uint64_t step = 10'000'000;
+    CHECK(dead[0].first_delivered_ns <= dead[0].attempts[0].started_ns);
+    if (limit <= 8) CHECK(dead[0].first_delivered_ns == dead[0].attempts[0].started_ns);
+    CHECK(dead[0].attempts[0].started_ns != 0);
+    for (std::size_t i = 0; i < dead[0].attempts.size(); ++i) {
+        CHECK(dead[0].attempts[i].started_ns <= dead[0].attempts[i].ended_ns);
+        if (i != 0) CHECK(dead[0].attempts[i].started_ns + step >= dead[0].attempts[i - 1].ended_ns);
+    }
     CHECK(read_item(dead[0].payload)->sequence == poison);
     CHECK(dead[0].key == "k");
     const auto g = group_stats(*s.queue, "g");

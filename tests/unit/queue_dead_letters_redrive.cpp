@@ -4,6 +4,8 @@
 // Redrive and discard: who gets a dead message again, how often, in what order, and what closes a dead letter.
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -183,11 +185,13 @@ TEST_CASE("a redrive keeps its filter's choice, oldest first") {
     }
     CHECK(empty(c));
     CHECK(f.queue.stats().dead_open == 4);
-    // What is done stays listed, with its state, as long as something older is open.
+    // What is done stays listed, with its state, as long as its space is not needed.
+    CHECK(f.list().size() == 6);
     for (const auto& d : f.list()) {
-        const bool redriven = text(d.payload) == "2";
+        const bool redriven = text(d.payload) == "0" || text(d.payload) == "2";
         CHECK(d.state == (redriven ? DeadState::redriven : DeadState::open));
     }
+    CHECK(f.letters.list({.state = DeadState::redriven}).value().size() == 2);
 }
 
 TEST_CASE("a dead letter of a group that is gone is skipped, also by a dry run") {
@@ -251,6 +255,47 @@ TEST_CASE("two operators redrive each letter once") {
 }
 
 // ---- discard -------------------------------------------------------------------------------------------------
+
+TEST_CASE("who closed a dead letter, when and why can be read, also when nothing older is open") {
+    Fixture f;
+    auto c = f.consumer("g");
+    for (const char* code : {"first", "second"}) {
+        f.publish(code);
+        CHECK(next(c).reject({.code = code}));
+    }
+    DeadFilter of;
+    of.code = "first";
+    const auto before = wall_ns();
+    CHECK(f.letters.discard(of, "known since Monday", true).value().count == 1);
+    of.code = "second";
+    CHECK(f.letters.redrive(of, true).value().count == 1);
+    CHECK(next(c).ack());
+    const auto all = f.list();
+    REQUIRE(all.size() == 2);
+    for (const auto& d : all) {
+        const bool discarded = d.code == "first";
+        CHECK(d.state == (discarded ? DeadState::discarded : DeadState::redriven));
+        CHECK(d.state_note == (discarded ? "known since Monday" : ""));
+        CHECK(d.state_by == "unit_queue_dead_letters_redrive");
+        CHECK(d.state_pid == static_cast<std::uint32_t>(getpid()));
+        CHECK(d.state_ns >= before);
+        CHECK(d.state_ns <= wall_ns());
+    }
+    CHECK(f.letters.show(all[0].id).value().state_note == "known since Monday");
+    // Closed ones take no room: the ring can be filled again to the last slot.
+    CHECK(f.queue.stats().dead_used_slots == 0);
+}
+
+TEST_CASE("an open dead letter was closed by nobody") {
+    Fixture f;
+    auto c = f.consumer("g");
+    f.publish();
+    CHECK(next(c).reject({.code = "c"}));
+    const auto d = f.list().at(0);
+    CHECK(d.state == DeadState::open);
+    CHECK(d.state_by.empty());
+    CHECK(d.state_ns == 0);
+}
 
 TEST_CASE("a discard needs a reason, and closes what it chose") {
     Fixture f;
