@@ -26,6 +26,9 @@ enum class DeadState : std::uint32_t { open = 1, redriving = 2, redriven = 3, di
 [[nodiscard]] const char* to_string(DeadReason) noexcept;
 [[nodiscard]] const char* to_string(DeadState) noexcept;
 [[nodiscard]] const char* to_string(format::Outcome) noexcept;
+namespace format {
+using rondo::to_string;  // so that it is found by the enumeration's own namespace
+}
 
 /// One entry, copied out. Times are wall clock ns, 0 = unknown. Texts were cut to their limits when `texts_cut`.
 struct DeadLetter {

@@ -197,19 +197,21 @@ std::string described(const format::RingBytes& ring, int fd, std::uint32_t parti
     return out;
 }
 
-const char* described(format::BlockKind k) {
+/// What holds the queue up, as the end of "held up at N ...". `group`: "group NAME", empty where none is concerned.
+std::string cause(format::BlockKind k, const std::string& group) {
     switch (k) {
-        case format::BlockKind::open_claim: return "an uncommitted claim";
-        case format::BlockKind::lease: return "a message in a consumer's hands";
-        case format::BlockKind::exclusive_owner: return "a message in its owner's hands";
-        case format::BlockKind::retry: return "a message that waits for its next attempt";
-        case format::BlockKind::dead_pending: return "a message that finds no room among the dead letters";
-        case format::BlockKind::no_members: return "a group without members";
-        case format::BlockKind::unconsumed: return "a group that is behind";
-        case format::BlockKind::borrow: return "a consumer that still reads a settled message";
-        case format::BlockKind::no_group: return "no group: everything is kept";
+        case format::BlockKind::open_claim: return "by an uncommitted claim";
+        case format::BlockKind::lease: return "by a message in the hands of a consumer of " + group;
+        case format::BlockKind::exclusive_owner: return "by a message in the hands of the owner of " + group;
+        case format::BlockKind::retry: return "by a message of " + group + " that waits for its next attempt";
+        case format::BlockKind::dead_pending:
+            return "by a message of " + group + " that finds no room among the dead letters";
+        case format::BlockKind::no_members: return "by " + group + ", which has no members";
+        case format::BlockKind::unconsumed: return "by " + group + ", which is behind";
+        case format::BlockKind::borrow: return "by a consumer of " + group + " that still reads a settled message";
+        case format::BlockKind::no_group: return "because there is no group: everything is kept";
     }
-    return "unknown";
+    return "by something unknown";
 }
 
 }  // namespace
@@ -235,8 +237,8 @@ std::string Attachment::explain(const Error& error) {
     const auto handles = ring.handles();
     for (const auto& b : format::who_blocks(ring, seen, handles, now)) {
         if (!b.holds_floor) continue;
-        out += "; held up at " + std::to_string(b.position) + " by " + described(b.kind);
-        if (b.group) out += " of group " + group_name(*b.group);
+        const std::string group = b.group ? "group " + group_name(*b.group) : "";
+        out += "; held up at " + std::to_string(b.position) + " " + cause(b.kind, group);
         if (b.participant != 0) out += ", " + described(ring, main_.fd.get(), b.participant, id_);
         if (b.age_ns) out += ", for " + std::to_string(*b.age_ns / 1'000'000) + " ms";
     }

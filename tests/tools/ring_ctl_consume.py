@@ -38,6 +38,25 @@ class Ends(RingCtlTest):
         self.assertEqual(self.consume("g").stdout, "after\n")
         self.ctl("consume", self.queue, "--group", "g", "--count", "0")
 
+    def test_a_group_that_is_made_is_told_once(self):
+        self.create("--group", "known")
+        self.assertEqual(self.consume("known").stderr, "")
+        self.assertEqual(self.consume("typo").stderr, "ring-ctl consume: created group typo at earliest\n")
+        self.assertEqual(self.consume("typo").stderr, "")
+        for start, shown in (("latest", "latest"), ("seq:0", "seq:0"), ("time:@0", "time:@0"),
+                             ("time:2025-01-31T13:00:00+01:00", "time:2025-01-31T12:00:00.000Z")):  # fmt: skip
+            name = start.replace(":", "-").replace("@", "").replace("+", "")
+            self.assertIn(f"created group {name} at {shown}\n", self.consume(name, "--start", start).stderr)
+
+    def test_existing_makes_no_group(self):
+        self.create("--group", "known")
+        self.publish("a\n")
+        self.assertEqual(self.consume("known", "--existing").stdout, "a\n")
+        self.assertIn("no_such_group", self.consume("typo", "--existing", code=NOT_FOUND).stderr)
+        self.assertEqual([row["group"] for row in self.dump("groups")], ["known"])
+        # Options of a group that is not to be made would be ignored.
+        self.assertIn("excludes", self.consume("known", "--existing", "--max-deliveries", "3", code=USAGE).stderr)
+
     def test_idle_exit(self):
         self.create()
         begin = time.monotonic()
@@ -228,16 +247,18 @@ class Output(RingCtlTest):
     def test_a_reader_that_does_not_read_holds_it_up_until_the_second_signal(self):
         self.create("--group", "g")
         lines = [f"{i} " + "x" * 1000 for i in range(150)]
-        self.publish("\n".join(lines))
+        seqs = self.publish("\n".join(lines), "--report").stdout.split()
         process = self.start("consume", self.queue, "--group", "g")
         eventually(lambda: self.group_row("g")["in_flight"] == 1, "a message in hand")
         eventually(lambda: bytes_in(process.stdout) > 60_000 and went_on_waiting(process), "a full pipe")
         process.send_signal(signal.SIGTERM)
         eventually(lambda: went_on_waiting(process), "the first signal is taken")
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(), 0)
+        self.assertEqual(process.wait(), CANNOT_OPEN)
+        errors = process.stderr.read().decode()
         whole = process.stdout.read().decode().split("\n")[:-1]
         self.assertEqual(whole, lines[: len(whole)])
+        self.assertRegex(errors, rf"told to stop twice, .*\(seq {seqs[len(whole)]} is not acknowledged; \d+ of its bytes")
         # What was written only in part, or not at all, comes again, and the next one.
         self.assertEqual(self.consume("g").stdout.split("\n")[:-1], lines[len(whole) :])
 

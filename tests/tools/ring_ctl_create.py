@@ -17,8 +17,41 @@ class Usage(RingCtlTest):
     def test_help_and_version_are_no_errors(self):
         self.assertIn("Exit codes", self.ctl("--help").stdout)
         for command in ("create publish consume redrive discard destroy groups-create groups-delete fence").split():
-            self.assertIn("DIR", self.ctl(command, "--help").stdout)
-        self.assertRegex(self.ctl("--version").stdout, r"^\d+\.\d+\.\d+")
+            text = self.ctl(command, "--help").stdout
+            self.assertIn("DIR", text)
+            self.assertIn("Exit codes: 0 done", text)
+        self.assertRegex(self.ctl("--version").stdout, r"^ring-ctl \d+\.\d+\.\d+ \(format 1\)\n$")
+
+    def test_one_name_for_one_thing(self):
+        for command in ("create", "consume", "groups-create"):
+            self.assertIn("--mode shared|exclusive", self.ctl(command, "--help").stdout)
+        for command in ("create", "consume", "groups-create", "groups-delete", "redrive", "discard"):
+            self.assertIn("-g,--group NAME", self.ctl(command, "--help").stdout)
+
+    def test_help_offers_what_is_taken(self):
+        text = self.ctl("create", "--help").stdout
+        for option, later in (
+            ("--overflow block|fail ", "drop_newest, drop_oldest"),
+            ("--durability none ", "durable"),
+            ("--kind durable ", "lossy"),
+        ):
+            line = next(line for line in text.splitlines() if option in line)
+            self.assertIn(f"(not supported yet: {later})", line)
+        self.assertRegex(text, r"--ring-dir PATH .*\(not supported yet\)")
+        text = self.ctl("publish", "--help").stdout
+        self.assertRegex(text, r"--confirm accepted .*\(not supported yet: durable, settled\)")
+        self.assertRegex(text, r"--delay TIME .*\(not supported yet\)")
+
+    def test_a_mistake_is_told_by_name_in_one_line(self):
+        for arguments, complaint in (
+            (["create", self.queue, "--nonsense"], "The following argument was not expected: --nonsense"),
+            (["create", self.queue, "--overflow", "explode"], "--overflow: 'explode': expected one of block, fail"),
+            (["create", self.queue, "--kind", "x"], "--kind: 'x': expected one of durable"),
+            (["create", self.queue, "--capacity", "64MB"], "--capacity: '64MB': a size is"),
+        ):
+            errors = self.ctl(*arguments, code=USAGE).stderr
+            self.assertTrue(errors.startswith(f"ring-ctl: {complaint}"), errors)
+            self.assertEqual(errors.count("\n"), 1, errors)
 
     def test_what_is_not_understood_is_a_usage_error(self):
         for arguments in (
@@ -83,8 +116,8 @@ class Create(RingCtlTest):
     def test_every_option_reaches_the_queue(self):
         self.create(
             *("--producers one --max-record 4KiB --dead-capacity 1MiB --retry-capacity 1MiB --max-groups 2").split(),
-            *("--checksum xxh3 --timestamps exact --overflow fail --mode 0640 --durability none").split(),
-            *("--group jobs --group-mode exclusive --max-deliveries 3").split(),
+            *("--checksum xxh3 --timestamps exact --overflow fail --file-mode 0640 --durability none").split(),
+            *("--group jobs --mode exclusive --max-deliveries 3").split(),
         )
         files = [entry for entry in pathlib.Path(self.queue).iterdir() if entry.suffix == ".ring"]
         self.assertGreaterEqual(len(files), 3)
@@ -106,9 +139,9 @@ class Create(RingCtlTest):
             ["--max-groups", "65"],
             ["--dead-capacity", "4096"],
             ["--retry-capacity", "4096"],
-            ["--mode", "0644"],
-            ["--mode", "0666"],
-            ["--mode", "rw"],
+            ["--file-mode", "0644"],
+            ["--file-mode", "0666"],
+            ["--file-mode", "rw"],
             ["--producers", "two"],
             ["--overflow", "drop_oldest"],
             ["--overflow", "drop_newest"],
@@ -117,6 +150,8 @@ class Create(RingCtlTest):
             ["--checksum", "crc"],
             ["--timestamps", "fine"],
             ["--max-deliveries", "3"],  # whose?
+            ["--mode", "shared"],
+            ["--kind", "lossy"],
             ["--start", "latest"],
             ["--gid", "-1"],
             ["--group", "g", "--max-deliveries", "0"],
@@ -127,7 +162,8 @@ class Create(RingCtlTest):
                 self.assertFalse(os.path.exists(self.queue), arguments)
 
     def test_what_is_not_offered_yet_says_so(self):
-        for arguments in (["--durability", "durable"], ["--ring-dir", "/dev/shm"], ["--overflow", "drop_oldest"]):
+        for arguments in (["--durability", "durable"], ["--ring-dir", "/dev/shm"], ["--overflow", "drop_oldest"],
+                          ["--group", "g", "--kind", "lossy"]):  # fmt: skip
             self.assertIn("not_supported", self.ctl("create", self.queue, *arguments, code=USAGE).stderr)
 
     def test_an_existing_queue_is_not_replaced(self):
@@ -202,16 +238,33 @@ class Destroy(RingCtlTest):
         self.assertIn("would destroy", done.stdout)
         self.assertIn("--execute", done.stderr)
         self.publish("still there\n")
-        self.assertIn("destroyed", self.ctl("destroy", self.queue, "--execute").stdout)
+        self.assertEqual(f"destroyed {self.queue}\n", self.ctl("destroy", self.queue, "--execute").stdout)
         self.ctl("publish", self.queue, code=NOT_FOUND)
         self.assertEqual(list(self.home.glob("queue/*")), [])
+
+    def test_a_directory_with_other_files_stays_and_that_is_told(self):
+        self.create()
+        own = len(os.listdir(self.queue))
+        notes = pathlib.Path(self.queue) / "notes\x1b.txt"
+        notes.write_text("not of the queue")
+        dry = self.ctl("destroy", self.queue, code=REFUSED).stdout
+        self.assertIn(f": {own} files, ", dry)
+        self.assertIn("the directory would stay: 1 other file in it (notes\\x1b.txt)\n", dry)
+        done = self.ctl("destroy", self.queue, "--execute").stdout
+        self.assertIn("the directory stays: there is 1 other file in it (notes\\x1b.txt)\n", done)
+        self.assertEqual(os.listdir(self.queue), [notes.name])
+
+    def test_a_directory_that_cannot_be_removed_is_told(self):
+        self.create()
+        done = self.ctl("destroy", ".", "--execute", cwd=self.queue).stdout  # rmdir refuses this name
+        self.assertIn("the directory stays: it is empty, but cannot be removed\n", done)
 
     def test_is_refused_while_somebody_has_it_open(self):
         self.create()
         reader = self.start("consume", self.queue, "--group", "g")
         self.wait_for_consumer()
         done = self.ctl("destroy", self.queue, code=REFUSED)
-        self.assertIn(str(reader.pid), done.stdout)
+        self.assertIn(f"process {reader.pid} (ring-ctl), uid {os.geteuid()}, running\n", done.stdout)
         self.assertIn("--force", done.stderr)
         self.assertIn("busy", self.ctl("destroy", self.queue, "--execute", code=REFUSED).stderr)
         self.publish("x\n")

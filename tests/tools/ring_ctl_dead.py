@@ -46,8 +46,8 @@ class Dead(RingCtlTest):
         fingerprint = self.dump("dlq-summary")[0]["fingerprint"]
         one = self.open_ids(group="g")[0]
         for arguments, count in (
-            (["--dlq-group", "g"], 4),
-            (["--group", "h"], 1),
+            (["--group", "g"], 4),
+            (["-g", "h"], 1),
             (["--reason", "rejected"], 4),
             (["--reason", "max_deliveries"], 1),
             (["--code", "exit_9"], 1),
@@ -56,7 +56,7 @@ class Dead(RingCtlTest):
             (["--id", str(one)], 1),
             (["--max", "2"], 2),
             (["--max", "0"], 0),
-            (["--group", "nobody"], 0),
+            (["--code", "nothing_of_the_kind"], 0),
             (["--fingerprint", "0"], 0),
         ):
             done = self.ctl("redrive", self.queue, *arguments, code=REFUSED if count else OK)
@@ -71,9 +71,29 @@ class Dead(RingCtlTest):
     def test_bad_filters(self):
         for arguments in (["--reason", "because"], ["--id", "x"], ["--fingerprint", "xyz"], ["--max", "-1"]):
             self.ctl("redrive", self.queue, *arguments, code=USAGE)
-        self.assertIn("not_found", self.ctl("redrive", self.queue, "--id", "999999", code=NOT_FOUND).stderr)
+        for name in ("--group", "--code", "--key"):  # an empty one would choose all
+            self.assertIn("empty", self.ctl("redrive", self.queue, name, "", "--execute", code=USAGE).stderr)
         self.ctl("discard", self.queue, "--execute", code=USAGE)
         self.ctl("discard", self.queue, "--because", "", "--execute", code=USAGE)
+
+    def test_what_is_named_must_be_there(self):
+        for command in (["redrive"], ["discard", "--because", "x"]):
+            for execute in ([], ["--execute"]):
+                done = self.ctl(*command, self.queue, "--id", "999999", *execute, code=NOT_FOUND)
+                self.assertIn("not_found", done.stderr)
+                done = self.ctl(*command, self.queue, "--group", "nobody", *execute, code=NOT_FOUND)
+                self.assertIn("no_such_group: there is no group nobody", done.stderr)
+                self.assertEqual(done.stdout, "")
+        self.ctl("groups-create", self.queue, "--group", "no-dead-letters")
+        self.assertIn(" 0 messages", self.ctl("redrive", self.queue, "--group", "no-dead-letters").stdout)
+
+    def test_nothing_to_do_is_no_refusal(self):
+        for command in (["redrive"], ["discard", "--because", "x"]):
+            for execute in ([], ["--execute"]):
+                done = self.ctl(*command, self.queue, "--code", "nothing_of_the_kind", *execute)
+                self.assertIn(" 0 messages", done.stdout)
+                self.assertEqual(done.stderr, "")
+            self.assertIn("the exit code is 5 if there is something to do", self.ctl(command[0], "--help").stdout)
 
     def test_redrive(self):
         done = self.ctl("redrive", self.queue, "--reason", "rejected", "--execute")
@@ -98,6 +118,17 @@ class Dead(RingCtlTest):
         self.assertEqual(len(self.open_ids()), 5)
         self.assertEqual(max(row["redrives"] for row in self.dump("dlq")), 1)
 
+    def test_who_closed_it_when_and_why(self):
+        first, second = self.open_ids(group="g")[:2]
+        self.ctl("discard", self.queue, "--id", str(first), "--because", "customer cancelled", "--execute")
+        self.ctl("redrive", self.queue, "--id", str(second), "--execute")
+        for dlq_id, state, note in ((first, "discarded", "customer cancelled"), (second, "redriven", None)):
+            row = self.dump("dlq", str(dlq_id))[0]
+            self.assertEqual((row["state"], row["state_by"], row["state_note"]), (state, "ring-ctl", note))
+            self.assertGreaterEqual(row["state_at"], row["dead_lettered_at"])
+            self.assertEqual([r["dlq_id"] for r in self.dump("dlq", "--state", state)], [dlq_id])
+        self.assertEqual([r["dlq_id"] for r in self.dump("dlq", "--state", "open")], self.open_ids())
+
     def test_discard(self):
         done = self.ctl("discard", self.queue, "--key", "a", "--because", "customer cancelled", "--execute")
         self.assertIn("discarded 2 messages", done.stdout)
@@ -111,6 +142,9 @@ class Dead(RingCtlTest):
         done = self.ctl("redrive", self.queue, "--execute", code=6)
         self.assertIn("redrove 4 messages", done.stdout)
         self.assertIn("1 skipped", done.stdout)
+        # Its dead letters still have its name.
+        self.assertIn("discard 1 message,", self.ctl("discard", self.queue, "-g", "h", "--because", "x", code=REFUSED).stdout)
+        self.assertIn(" 0 messages", self.ctl("redrive", self.queue, "-g", "h", "--code", "nothing_of_the_kind").stdout)
 
 
 if __name__ == "__main__":

@@ -25,13 +25,14 @@ class Fence(RingCtlTest):
         owner = self.start("consume", self.queue, "--group", "g", "--mode", "exclusive", "--exec", command, *arguments)
         self.assertEqual(owner.stdout.readline(), b"began\n")
         owner.send_signal(signal.SIGSTOP)
+        eventually(lambda: [row["alive"] for row in self.dump("consumers")] == ["stopped"], "a stopped owner")
         return owner
 
     def test_a_dry_run_kills_nobody(self):
         self.create()
         owner = self.stopped_owner()
         done = self.ctl("fence", self.queue, "--participant", self.participant_of(owner, "consumers"), code=REFUSED)
-        self.assertIn(f"process {owner.pid}", done.stdout)
+        self.assertIn(f"process {owner.pid} (ring-ctl), uid {os.geteuid()}, stopped\n", done.stdout)
         self.assertIn("would kill", done.stdout)
         self.assertIn("--execute", done.stderr)
         self.assertIsNone(owner.poll())
@@ -54,10 +55,28 @@ class Fence(RingCtlTest):
         number = self.participant_of(owner, "consumers")
         owner.kill()
         owner.wait()
-        self.assertIn("dead", self.ctl("fence", self.queue, "--participant", number, code=REFUSED).stdout)
+        self.assertIn(", dead, not repaired yet\n",
+                      self.ctl("fence", self.queue, "--participant", number, code=REFUSED).stdout)  # fmt: skip
         done = self.ctl("fence", self.queue, "--participant", number, "--execute")
         self.assertNotIn("killed", done.stdout)
         self.assertIn("repaired", done.stdout)
+
+    def test_who_runs_is_called_running(self):
+        self.create()
+        reader = self.start("consume", self.queue, "--group", "g")
+        number = self.participant_of(reader, "consumers")
+        self.assertIn(", running\n", self.ctl("fence", self.queue, "--participant", number, code=REFUSED).stdout)
+
+    def test_tables_show_the_number(self):
+        self.create()
+        owner = self.stopped_owner()
+        number = self.participant_of(owner, "consumers")
+        for view in ("consumers", "inflight", "overview"):
+            table = subprocess.run([BIN / "ring-dump", self.queue, view], capture_output=True, text=True, check=True).stdout
+            head = next(line for line in table.splitlines() if "PARTICIPANT" in line).split()
+            row = next(line for line in table.splitlines() if f" {owner.pid} " in line).split()
+            at_end = head.index("PID") - len(head)  # cells before it may be empty
+            self.assertEqual((row[at_end], head[at_end - 1], row[at_end - 1]), (str(owner.pid), "PARTICIPANT", number), view)
 
     def test_who_is_not_there(self):
         self.create()

@@ -3,9 +3,11 @@
 """ring-ctl publish: lines, keys, reports, and how it ends when something cannot be published."""
 
 import os
+import signal
 import subprocess
 
 from ring_ctl_lib import BIN, CANNOT_OPEN, NOTHING_DONE, PARTIAL, USAGE, RingCtlTest, main
+from waiting_lib import eventually
 
 
 class Lines(RingCtlTest):
@@ -139,6 +141,45 @@ class Failures(RingCtlTest):
         self.assertIn("line ", self.publish((b"x" * 3000 + b"\n") * 200, "--timeout", "100ms", code=PARTIAL).stderr)
         self.assertIn("timeout", self.publish(b"x" * 3000, "--timeout", "100ms", code=NOTHING_DONE).stderr)
         self.publish(b"x" * 3000, "--timeout", "0", code=NOTHING_DONE)
+
+    def test_what_holds_a_full_queue_up_is_said_in_whole_sentences(self):
+        full = (b"x" * 3000 + b"\n") * 200
+
+        def cause(name, *arguments):
+            self.queue = str(self.home / name)
+            self.create("--overflow", "fail", *arguments)
+            self.publish(full, code=PARTIAL)
+            return self.publish(b"x" * 3000, code=NOTHING_DONE).stderr
+
+        self.assertIn("; held up at 0 because there is no group: everything is kept", cause("kept"))
+        self.assertRegex(cause("lonely", "--group", "g1"), r"; held up at 0 by group g1, which has no members(, for \d+ ms)? \(")
+
+        for mode, whose in (("shared", "a consumer"), ("exclusive", "the owner")):
+            self.queue = str(self.home / mode)
+            self.create("--overflow", "fail", "--group", "g1", "--mode", mode)
+            self.publish("in hand\n")
+            holder = self.start("consume", self.queue, "--group", "g1", "--exec", "echo began; sleep 100")
+            self.assertEqual(holder.stdout.readline(), b"began\n")
+            self.publish(full, code=PARTIAL)
+            holding = rf"; held up at 0 by a message in the hands of {whose} of group g1, process {holder.pid} \(ring-ctl\), running"
+            self.assertRegex(self.publish(b"x" * 3000, code=NOTHING_DONE).stderr, holding)
+
+        self.queue = str(self.home / "retry")
+        self.create("--overflow", "fail", "--group", "g1", "--backoff-initial", "1h", "--backoff-max", "1h")
+        self.publish("fails\n")
+        self.ctl("consume", self.queue, "--group", "g1", "--exec", "exit 1", "--count", "1")
+        self.publish(full, code=PARTIAL)
+        self.assertIn("; held up at 0 by a message of group g1 that waits for its next attempt",
+                      self.publish(b"x" * 3000, code=NOTHING_DONE).stderr)  # fmt: skip
+
+        self.queue = str(self.home / "behind")
+        self.create("--overflow", "fail", "--group", "g1", "--mode", "exclusive")
+        active = self.start("consume", self.queue, "--group", "g1")
+        eventually(lambda: self.dump("consumers"), "a consumer")
+        active.send_signal(signal.SIGSTOP)
+        eventually(lambda: self.dump("consumers")[0]["alive"] == "stopped", "stopped")
+        self.publish(full, code=PARTIAL)
+        self.assertRegex(self.publish(b"x" * 3000, code=NOTHING_DONE).stderr, r"; held up at 0 by group g1, which is behind\b")
 
     def test_time_limits_near_the_end_of_all_numbers(self):
         self.create()

@@ -30,7 +30,7 @@ class Users(RingCtlTest):
         self.assertEqual(self.consume("g").stdout, "still\n")
 
     def test_a_queue_of_mode_0660_is_the_groups(self):
-        self.create("--mode", "0660", "--gid", str(SHARED_GROUP))
+        self.create("--file-mode", "0660", "--gid", str(SHARED_GROUP))
         self.publish("from root\n")
         self.publish("from nobody\n", **self.as_second())
         self.assertEqual(self.consume("g", **self.as_second()).stdout, "from root\nfrom nobody\n")
@@ -38,7 +38,7 @@ class Users(RingCtlTest):
         self.assertEqual(self.consume("g").stdout, "again\n")
 
     def test_a_queue_of_mode_0640_may_be_read_only(self):
-        self.create("--mode", "0640", "--gid", str(SHARED_GROUP))
+        self.create("--file-mode", "0640", "--gid", str(SHARED_GROUP))
         self.assertIn("permission", self.ctl("publish", self.queue, code=CANNOT_OPEN, **self.as_second()).stderr)
 
     def test_the_second_user_owns_what_it_makes(self):
@@ -56,7 +56,7 @@ class Users(RingCtlTest):
         self.assertTrue(self.ctl("create", self.home / "mine", code=CANNOT_OPEN, **self.as_second()).stderr)
 
     def test_fence_needs_the_right_to_kill(self):
-        self.create("--mode", "0660", "--gid", str(SHARED_GROUP))
+        self.create("--file-mode", "0660", "--gid", str(SHARED_GROUP))
         reader = self.start("consume", self.queue, "--group", "g")
         self.publish("x\n")
         self.assertEqual(reader.stdout.readline(), b"x\n")

@@ -6,9 +6,10 @@
 import csv
 import io
 import json
+import os
 import re
 
-from ring_dump_lib import FORMS, NOT_FOUND, OK, USAGE, VIEWS, RingDumpTest, main
+from ring_dump_lib import DAMAGE, FORMS, NOT_FOUND, OK, USAGE, VIEWS, RingDumpTest, main
 from waiting_lib import eventually
 
 
@@ -101,7 +102,8 @@ class Quiet(RingDumpTest):
         self.assertIn("more records", self.run_dump("records", "--limit", "2").stderr.decode())
         self.assertEqual(len(self.rows("records", "--limit", "0")), len(seqs))
         self.assertEqual([row["group"] for row in self.rows("groups", "-g", "ship")], ["ship"])
-        self.assertEqual(self.rows("dlq", "-g", "nobody"), [])
+        self.assertEqual(self.rows("dlq", "-g", "audit"), [])
+        self.assertEqual(self.rows("dlq-summary", "-g", "audit"), [])
 
     def test_payloads_are_shown_when_asked_for_only(self):
         self.assertNotIn("payload", self.rows("records")[0])
@@ -198,13 +200,52 @@ class Quiet(RingDumpTest):
     def test_what_is_not_there(self):
         self.error("groups", "-g", "nobody", code=NOT_FOUND)
         self.error("groups", "-g", "", code=NOT_FOUND)
+        for view in ("dlq", "dlq-summary", "records", "inflight", "scheduled", "consumers"):
+            self.assertIn("no such group: nobody", self.error(view, "-g", "nobody", code=NOT_FOUND))
         self.error("dlq", "999999", code=NOT_FOUND)
         self.error(path=self.home / "nothing", code=NOT_FOUND)
         self.error(path=self.home, code=NOT_FOUND)  # a directory without a queue
 
     def test_help_and_version(self):
-        self.assertIn("verify", self.dump("--help"))
-        self.assertRegex(self.dump("--version"), r"ring-dump \d+\.\d+\.\d+ \(format 1\)")
+        text = self.dump("--help")
+        self.assertIn("verify", text)
+        self.assertRegex(text, r"--output table\|json\|jsonl\|csv\s+default table\n")
+        self.assertRegex(text, r"--payload none\|text\|hex\|base64\s+default none\n")
+        self.assertRegex(self.dump("--version"), r"^ring-dump \d+\.\d+\.\d+ \(format 1\)\n$")
+
+    def test_a_mistake_is_told_by_name_in_one_line(self):
+        for arguments, complaint in (
+            (("--json",), "The following argument was not expected: --json"),
+            (("-o", "xml"), "--output: 'xml': expected one of table, json, jsonl, csv"),
+            (("records", "--payload", "xml"), "--payload: 'xml': expected one of none, text, hex, base64"),
+            (("inflight", "--idle", "5"), "--idle: '5': a duration is"),
+            (("dlq", "first"), "ID: 'first': not a whole number"),
+            (("nonsense",), "no such view: nonsense"),
+        ):
+            errors = self.error(*arguments, code=USAGE)
+            self.assertTrue(errors.startswith(f"ring-dump: {complaint}"), errors)
+            self.assertEqual(errors.count("\n"), 1, errors)
+
+    def test_a_deleted_group_is_known_by_its_dead_letters(self):
+        self.ctl("groups-delete", self.queue, "--group", "billing", "--execute")
+        self.error("groups", "-g", "billing", code=NOT_FOUND)
+        self.assertEqual(len(self.rows("dlq", "-g", "billing")), 2)
+        self.assertEqual(len(self.rows("dlq-summary", "-g", "billing")), 2)
+        # dead.ring by itself does not know which groups there are.
+        alone = self.home / "alone"
+        alone.mkdir()
+        (alone / "dead.ring").write_bytes((self.queue / "dead.ring").read_bytes())
+        self.assertEqual(self.rows("dlq", "-g", "nobody", path=alone / "dead.ring"), [])
+
+    def test_lists_in_csv(self):
+        line = list(csv.DictReader(io.StringIO(self.dump("verify", "-o", "csv"))))[0]
+        self.assertEqual((line["ring"], line["problem_count"], line["problems"]), ("lane-00.ring", "0", ""))
+        with open(self.queue / "lane-00.ring", "r+b") as file:
+            file.truncate(file.seek(0, io.SEEK_END) - 4096)
+        row = self.rows("verify", code=DAMAGE)[0]
+        line = list(csv.DictReader(io.StringIO(self.dump("verify", "-o", "csv", code=DAMAGE))))[0]
+        self.assertGreater(len(row["problems"]), 0)
+        self.assertEqual(line["problems"], "; ".join(row["problems"]))
 
     def test_a_full_disk_behind_the_output_is_told(self):
         with open("/dev/full", "wb") as full:
@@ -247,6 +288,69 @@ class Unfriendly(RingDumpTest):
         self.assertEqual(done.stderr, b"")
 
 
+class Options(RingDumpTest):
+    """What a queue and its groups were made with is shown."""
+
+    def test_of_groups(self):
+        self.create()
+        given = ["--lease-timeout", "5s", "--max-lease-total", "1m", "--max-deliveries", "7", "--backoff-initial", "10ms"]
+        given += ["--backoff-multiplier", "1.25", "--backoff-max", "2s", "--jitter", "none", "--retry-max-age", "1h"]
+        given += ["--max-in-flight", "10", "--max-in-flight-group", "100", "--max-dead-pending", "5", "--start", "seq:0"]
+        self.ctl("groups-create", self.queue, "--group", "g", *given)
+        self.ctl("groups-create", self.queue, "-g", "h", "--max-deliveries", "-1", "--retry-max-age", "forever", "--start", "latest")
+        g, h = self.rows("groups")
+        wanted = {
+            "kind": "durable", "start": "seq:0", "lease_timeout_seconds": 5.0, "max_lease_total_seconds": 60.0,
+            "max_deliveries": 7, "backoff_initial_seconds": 0.01, "backoff_multiplier": 1.25, "backoff_max_seconds": 2.0,
+            "jitter": "none", "retry_max_age_seconds": 3600.0, "max_in_flight": 10, "max_in_flight_group": 100,
+            "max_dead_pending": 5,
+        }  # fmt: skip
+        self.assertEqual({key: g[key] for key in wanted}, wanted)
+        self.assertEqual((h["max_deliveries"], h["start"], h["jitter"], h["backoff_multiplier"]), (-1, "latest", "equal", 2.0))
+        lines = dict(line.split(None, 1) for line in self.dump("groups", "-g", "g").splitlines()[3:])
+        self.assertEqual((lines["lease_timeout"], lines["max_deliveries"], lines["start"]), ("5.0s", "7", "seq:0"))
+        self.assertEqual((lines["backoff_multiplier"], lines["retry_max_age"]), ("1.25", "1h00m"))
+        lines = dict(line.split(None, 1) for line in self.dump("groups", "-g", "h").splitlines()[3:])
+        self.assertEqual((lines["max_deliveries"], lines["retry_max_age"]), ("-1", "forever"))
+        self.assertNotIn("lease_timeout", self.dump("groups"))
+
+    def test_of_the_queue(self):
+        self.create(
+            *("--producers one --max-record 8KiB --retry-capacity 1MiB --dead-capacity 2MiB --max-groups 3").split(),
+            *("--checksum xxh3 --timestamps exact --overflow fail --file-mode 0640").split(),
+        )
+        found = self.json()["properties"]
+        wanted = {
+            "capacity_bytes": 256 << 10, "max_record_bytes": 8 << 10, "retry_capacity_bytes": 1 << 20,
+            "dead_capacity_bytes": 2 << 20, "producers": "one", "durability": "none", "checksum": "xxh3",
+            "timestamps": "exact", "overflow": "fail", "max_groups": 3, "participants": 0, "max_participants": 1023,
+            "file_mode": "0640", "uid": os.geteuid(), "gid": os.getegid(),
+        }  # fmt: skip
+        self.assertEqual({key: found[key] for key in wanted}, wanted)
+        text = self.dump()
+        self.assertIn("retry 1.0MiB  dead 2.0MiB  max groups 3  participants 0 of 1023\n", text)
+        self.assertIn("overflow fail  durability none  checksum xxh3  timestamps exact  files 0640, uid", text)
+        self.assertEqual(self.json(path=self.queue / "dead.ring")["properties"]["overflow"], "fail")
+        alone = self.home / "alone.ring"
+        alone.write_bytes((self.queue / "dead.ring").read_bytes())
+        self.assertNotIn("properties", self.json(path=alone))
+
+
+class Verify(RingDumpTest):
+    def test_checksums_are_counted_once_a_record(self):
+        for checksum, of_main in (("none", 0), ("xxh3", 4)):
+            with self.subTest(checksum=checksum):
+                self.queue = self.home / checksum
+                self.create("--checksum", checksum, "--group", "g")
+                self.ctl("groups-create", self.queue, "--group", "keeper")
+                self.ctl("publish", self.queue, stdin="a\nb\nc\nd\n")
+                self.ctl("consume", self.queue, "--group", "g", "--count", "4", "--exec", "exit 65")
+                rows = {row["ring"]: row for row in self.rows("verify")}
+                main, dead = rows["lane-00.ring"], rows["dead.ring"]
+                self.assertEqual((main["records"], main["crc_checked"]), (4, of_main))
+                self.assertEqual((dead["records"], dead["crc_checked"]), (4, 4))  # entries have their own
+
+
 class InUse(RingDumpTest):
     def holding(self, mode):
         """A consumer that holds a message for as long as the test lasts."""
@@ -264,6 +368,7 @@ class InUse(RingDumpTest):
                 self.assertEqual(len(rows), 1)
                 row = rows[0]
                 self.assertEqual((row["seq"], row["key"], row["consumer"], row["pid"]), (0, "k", "worker", process.pid))
+                self.assertEqual(row["participant"], 1)
                 self.assertEqual((row["alive"], row["deliveries"], row["handed_over"]), ("running", 1, True))
                 self.assertEqual(row["group"], "g")
                 if mode == "shared":

@@ -360,16 +360,16 @@ TEST_CASE("who holds up a full queue is named: which group, which process, doing
         Fixture f;
         REQUIRE(f.queue.create_group("lonely", Fixture::options()));
         f.publish();
-        f.explains(Errc::timeout, "a group without members");
+        f.explains(Errc::timeout, "by group lonely, which has no members");
         f.explains(Errc::timeout, "group lonely");
     }
     {
         Fixture f;
         auto c = f.queue.consumer("slow", Fixture::options()).value();
         f.publish();
-        f.explains(Errc::timeout, "a group that is behind");
+        f.explains(Errc::timeout, "by group slow, which is behind");
         Message m = next(c);
-        f.explains(Errc::timeout, "a message in a consumer's hands");
+        f.explains(Errc::timeout, "by a message in the hands of a consumer of group slow, process");
         f.explains(Errc::timeout, "group slow");
         f.explains(Errc::timeout, me);
         f.explains(Errc::timeout, "unit_queue_stats");
@@ -383,7 +383,7 @@ TEST_CASE("who holds up a full queue is named: which group, which process, doing
         auto c = f.queue.consumer("ordered", Fixture::options(GroupMode::exclusive)).value();
         f.publish();
         Message m = next(c);
-        f.explains(Errc::would_deadlock, "in its owner's hands");
+        f.explains(Errc::would_deadlock, "by a message in the hands of the owner of group ordered, process");
         f.explains(Errc::would_deadlock, "group ordered");
         f.explains(Errc::would_deadlock, me);
     }

@@ -35,11 +35,11 @@ constexpr std::array<Unit, 6> time_units = {{{"ns", 1},
                                              {"m", 60'000'000'000},
                                              {"h", 3'600'000'000'000}}};
 
+}  // namespace
+
 tl::unexpected<std::string> refuse(std::string_view text, std::string_view rule) {
     return tl::unexpected<std::string>(fmt::format("'{}': {}", text, rule));
 }
-
-}  // namespace
 
 Parsed<std::uint64_t> parse_count(std::string_view text) {
     std::string_view rest = text;

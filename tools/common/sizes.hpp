@@ -18,6 +18,9 @@ namespace rondo::tools {
 template <class T>
 using Parsed = tl::expected<T, std::string>;
 
+/// "'64MB': rule": how a parser says what is wrong with the text.
+[[nodiscard]] tl::unexpected<std::string> refuse(std::string_view text, std::string_view rule);
+
 /// Decimal digits only.
 [[nodiscard]] Parsed<std::uint64_t> parse_count(std::string_view text);
 

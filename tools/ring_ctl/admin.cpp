@@ -4,11 +4,15 @@
 // ring-ctl create, destroy, groups-create, groups-delete.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "os/file.hpp"
+#include "queue/files.hpp"
 #include "tools/common/format_text.hpp"
+#include "tools/common/process_word.hpp"
 #include "tools/ring_ctl/commands.hpp"
 #include "tools/ring_ctl/ring_view.hpp"
 
@@ -16,21 +20,48 @@ namespace rondo::ctl {
 
 namespace {
 
-struct Files {
-    std::uint64_t count = 0;
+/// What lies in a queue's directory.
+struct Content {
+    std::uint64_t files = 0;  // the queue's own
     std::uint64_t bytes = 0;
+    std::vector<std::string> foreign;
 };
 
-Files files_of(const std::string& directory) {
-    Files files;
-    const auto dir = opened(directory, os::open_dir(directory));
-    for (const std::string& name : opened(directory, os::list(dir.get()))) {
+Content content_of(const std::string& directory, const os::UniqueFd& dir) {
+    Content content;
+    for (std::string& name : opened(directory, os::list(dir.get()))) {
+        if (!queue::is_queue_file(name)) {
+            content.foreign.push_back(std::move(name));
+            continue;
+        }
         const auto info = os::info_at(dir.get(), name);
         if (!info || !info->regular) continue;
-        ++files.count;
-        files.bytes += info->allocated;
+        ++content.files;
+        content.bytes += info->allocated;
     }
-    return files;
+    return content;
+}
+
+/// "2 other files in it (a.txt, b.txt)".
+std::string foreign_text(const std::vector<std::string>& names) {
+    constexpr std::size_t shown_max = 3;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(names.size(), shown_max); ++i) {
+        text += (i == 0 ? "" : ", ") + tools::printable(names[i]);
+    }
+    return fmt::format("{} other {} in it ({}{})", names.size(), names.size() == 1 ? "file" : "files", text,
+                       names.size() > shown_max ? ", ..." : "");
+}
+
+/// A directory that outlives its queue is told, with the reason.
+std::string what_stays(const std::string& directory) {
+    const auto dir = os::open_dir(directory);
+    if (!dir) return "";
+    const Content content = content_of(directory, *dir);
+    if (content.files != 0) return "";  // somebody made a new queue meanwhile
+    if (content.foreign.empty()) return "; the directory stays: it is empty, but cannot be removed";
+    return fmt::format("; the directory stays: there {} {}", content.foreign.size() == 1 ? "is" : "are",
+                       foreign_text(content.foreign));
 }
 
 /// The queue was made, its group was not.
@@ -67,18 +98,20 @@ ExitCode create(const CreateArgs& args) {
 ExitCode destroy(const RemoveArgs& args) {
     if (args.execute) {
         opened(args.directory, Queue::destroy(args.directory, args.force ? Force::yes : Force::no));
-        fmt::print("destroyed {}\n", args.directory);
+        fmt::print("destroyed {}{}\n", args.directory, what_stays(args.directory));
         return exit_ok;
     }
     const RingView view = opened(args.directory, RingView::open(args.directory));
-    const Files files = files_of(args.directory);
-    fmt::print("would destroy {}: {} files, {} bytes\n", args.directory, files.count, files.bytes);
+    const Content content = content_of(args.directory, opened(args.directory, os::open_dir(args.directory)));
+    fmt::print("would destroy {}: {} files, {} bytes\n", args.directory, content.files, content.bytes);
+    if (!content.foreign.empty()) fmt::print("the directory would stay: {}\n", foreign_text(content.foreign));
     std::uint64_t alive = 0;
     for (const ParticipantStatus& status : view.participants()) {
         if (!status.alive) continue;
         ++alive;
-        fmt::print("in use by participant {}: process {} ({}), uid {}\n", status.info.id, status.info.pid,
-                   tools::printable(status.info.program), status.info.uid);
+        fmt::print("in use by participant {}: process {} ({}), uid {}, {}\n", status.info.id, status.info.pid,
+                   tools::printable(status.info.program), status.info.uid,
+                   tools::process_word(status.info, status.alive));
     }
     return dry_run("destroy", alive > 0 && !args.force ? "--execute --force" : "--execute");
 }

@@ -36,6 +36,7 @@ struct PublishArgs {
     std::optional<std::uint64_t> key_field;  // counted from 1
     std::optional<std::uint64_t> type;
     std::vector<std::string> headers;  // NAME=VALUE
+    Confirm confirm = Confirm::accepted;
     Duration timeout = std::chrono::seconds(1);
     bool raw = false;
     bool report = false;
@@ -44,6 +45,7 @@ ExitCode publish(const PublishArgs& args);
 
 struct ConsumeArgs {
     GroupArgs group;
+    bool existing = false;  // do not make the group
     std::string name = "ring-ctl";
     std::optional<std::uint64_t> count;
     std::optional<Duration> idle_exit;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/common/words.hpp"
 #include "tools/ring_ctl/commands.hpp"
 #include "tools/ring_ctl/os_command.hpp"
 #include "tools/ring_ctl/os_stream.hpp"
@@ -53,12 +54,28 @@ LeasePlan plan_for(const std::string& directory, const std::string& group) {
     return plan;
 }
 
+/// A group that is new is told: its name may be a slip.
+Consumer open_consumer(Queue& queue, const ConsumeArgs& args) {
+    const ConsumerOptions options{.name = args.name};
+    const GroupArgs& group = args.group;
+    if (args.existing) return value_of(queue, queue.consumer(group.group, options));
+    const auto view = RingView::open(group.directory);
+    if (view && !view->group(group.group)) {
+        const Result<void> made = queue.create_group(group.group, group.options);
+        if (!made && made.error().code != Errc::exists) throw failure_of(queue, made.error());
+        if (made) {
+            const Start& start = group.options.start;
+            fmt::print(stderr, "ring-ctl consume: created group {} at {}\n", group.group,
+                       tools::start_text(start.kind(), start.value()));
+        }
+    }
+    return value_of(queue, queue.consumer(group.group, group.options, options));
+}
+
 class Consuming {
 public:
     explicit Consuming(const ConsumeArgs& args)
-        : args_(args),
-          queue_(open_queue(args.group.directory)),
-          consumer_(value_of(queue_, queue_.consumer(args.group.group, args.group.options, {.name = args.name}))) {
+        : args_(args), queue_(open_queue(args.group.directory)), consumer_(open_consumer(queue_, args)) {
         if (args_.command) plan_ = plan_for(args.group.directory, args.group.group);
     }
 
@@ -113,10 +130,13 @@ private:
         constexpr std::byte newline{'\n'};
         const Transfer written = write_all(standard_output, {message.payload(), std::span(&newline, 1)});
         if (written.sys_errno == 0) return settled(message, message.ack());
+        const Seq seq = message.seq();
         message.release();
-        if (written.sys_errno == EINTR) return;  // stopped twice, by somebody who did not read either
-        throw Failure{exit_cannot_open, fmt::format("cannot write: {} (seq {} is not acknowledged)",
-                                                    std::strerror(written.sys_errno), message.seq())};
+        const char* why = written.sys_errno == EINTR ? "told to stop twice, while nobody reads the output"
+                                                     : std::strerror(written.sys_errno);
+        throw Failure{exit_cannot_open,
+                      fmt::format("cannot write: {} (seq {} is not acknowledged; {} of its bytes are written)", why,
+                                  seq, written.bytes)};
     }
 
     void execute(Message& message) {

@@ -4,8 +4,10 @@
 // ring-ctl redrive and discard: what becomes of dead letters.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
+#include "tools/common/format_text.hpp"
 #include "tools/ring_ctl/commands.hpp"
 
 namespace rondo::ctl {
@@ -18,11 +20,26 @@ struct Words {
     std::string_view did;
 };
 
+/// What is named and is not there is an error, as everywhere. A dead letter may outlive its group, so a name that only
+/// the dead letters know will do.
+void check_names(const Queue& queue, const DeadLetters& letters, const DeadFilter& filter) {
+    if (filter.id) static_cast<void>(value_of(queue, letters.show(*filter.id)));
+    if (filter.group.empty()) return;
+    const Stats stats = queue.stats();
+    const auto named = [&](const GroupStats& group) { return group.name == filter.group; };
+    if (std::any_of(stats.groups.begin(), stats.groups.end(), named)) return;
+    DeadFilter of_group;
+    of_group.group = filter.group;
+    of_group.max = 1;
+    if (!value_of(queue, letters.list(of_group)).empty()) return;
+    throw Failure{exit_not_found, fmt::format("no_such_group: there is no group {}, and no dead letter of one",
+                                              tools::printable(filter.group))};
+}
+
 ExitCode run(const DeadArgs& args, const Words& words, Result<Redriven> (*act)(DeadLetters&, const DeadArgs&)) {
     Queue queue = open_queue(args.directory);
     DeadLetters letters = value_of(queue, queue.dead_letters());
-    if (args.filter.id)
-        static_cast<void>(value_of(queue, letters.show(*args.filter.id)));  // a wrong id shall not be "0 messages"
+    check_names(queue, letters, args.filter);
     const Redriven result = value_of(queue, act(letters, args));
     fmt::print("{} {} {}, {} bytes\n", args.execute ? words.did : words.would, result.count,
                result.count == 1 ? "message" : "messages", result.bytes);

@@ -13,6 +13,7 @@
 
 #include "os/process.hpp"
 #include "tools/common/format_text.hpp"
+#include "tools/common/process_word.hpp"
 #include "tools/ring_ctl/commands.hpp"
 #include "tools/ring_ctl/os_kill.hpp"
 #include "tools/ring_ctl/ring_view.hpp"
@@ -51,8 +52,8 @@ public:
         : args_(args), view_(opened(args.directory, RingView::open(args.directory))), target_(find()) {}
 
     ExitCode run() {
-        const char* state = target_.alive ? "alive" : "dead, not repaired yet";
-        fmt::print("{}, {}\n", name_of(target_), state);
+        fmt::print("{}, {}{}\n", name_of(target_), tools::process_word(target_.info, target_.alive),
+                   target_.alive ? "" : ", not repaired yet");
         if (target_.alive) check_namespace();
         if (!args_.execute) {
             fmt::print("would {}open the queue to repair it\n", target_.alive ? "kill this process, and " : "");
@@ -72,7 +73,8 @@ private:
         if (!status || !(status->attached || status->alive)) {
             throw Failure{
                 exit_not_found,
-                fmt::format("not_found: the queue has no participant {} (see ring-dump {} consumers, producers)",
+                fmt::format("not_found: the queue has no participant {} (ring-dump {} consumers, producers and the "
+                            "overview show the numbers)",
                             args_.participant, args_.directory)};
         }
         return *status;

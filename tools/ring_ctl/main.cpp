@@ -5,15 +5,12 @@
 // the structs of commands.hpp; nothing here touches a queue.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <string>
-#include <utility>
 
-#include "rondo/version.hpp"
+#include "tools/common/cli.hpp"
 #include "tools/ring_ctl/commands.hpp"
 #include "tools/ring_ctl/os_stream.hpp"
 #include "tools/ring_ctl/parse.hpp"
@@ -22,55 +19,26 @@ namespace rondo::ctl {
 
 namespace {
 
+using tools::choice;
+using tools::option;
+
 /// The command that was chosen, ready to run.
 using Action = std::function<ExitCode()>;
 
-/// An option whose text `parse` turns into `target`.
-template <class T, class Parse>
-CLI::Option* option(CLI::App& app, const std::string& flag, const char* type, T& target, Parse parse,
-                    const char* help) {
-    const auto store = [&target, parse, flag](const std::string& text) {
-        auto parsed = parse(text);
-        if (!parsed) throw CLI::ValidationError(flag, parsed.error());
-        target = *parsed;
-    };
-    return app.add_option_function<std::string>(flag, store, help)->type_name(type);
-}
-
-template <class T, class Value, std::size_t N>
-CLI::Option* choice(CLI::App& app, const std::string& flag, T& target, const Choice<Value> (&choices)[N],
-                    const char* help) {
-    std::string words;
-    for (const auto& one : choices) words += (words.empty() ? "" : "|") + std::string(one.word);
-    const auto parse = [&choices](std::string_view text) { return parse_choice(text, choices); };
-    return option(app, flag, words.c_str(), target, parse, help);
-}
-
 /// An option that exists in the design but not in this version: refused, never ignored.
-void refuse_option(CLI::App& app, const std::string& flag, const char* type, const char* help) {
+void refuse_option(CLI::App& app, const std::string& flag, const char* type, const std::string& help) {
     const auto store = [flag](const std::string& text) {
         throw CLI::ValidationError(flag, refuse(text, "not_supported: this version does not offer it").value());
     };
-    app.add_option_function<std::string>(flag, store, help)->type_name(type);
+    app.add_option_function<std::string>(flag, store, help + " (not supported yet)")->type_name(type);
 }
 
-constexpr Choice<GroupMode> group_modes[] = {{"shared", GroupMode::shared}, {"exclusive", GroupMode::exclusive}};
-constexpr Choice<GroupKind> group_kinds[] = {{"durable", GroupKind::durable}, {"lossy", GroupKind::lossy}};
-constexpr Choice<Jitter> jitters[] = {{"none", Jitter::none}, {"equal", Jitter::equal}, {"full", Jitter::full}};
-constexpr Choice<Producers> producer_counts[] = {{"one", Producers::one}, {"many", Producers::many}};
-constexpr Choice<Durability> durabilities[] = {{"none", Durability::none}, {"durable", Durability::durable}};
-constexpr Choice<Checksum> checksums[] = {{"none", Checksum::none}, {"xxh3", Checksum::xxh3}};
-constexpr Choice<Timestamps> timestamp_kinds[] = {
-    {"off", Timestamps::off}, {"coarse", Timestamps::coarse}, {"exact", Timestamps::exact}};
-constexpr Choice<Overflow> overflows[] = {{"block", Overflow::block},
-                                          {"fail", Overflow::fail},
-                                          {"drop_newest", Overflow::drop_newest},
-                                          {"drop_oldest", Overflow::drop_oldest}};
+constexpr const char* group_heading = "Group options, stored when the group is made and compared when it exists";
 
-Parsed<Confirm> parse_confirm(std::string_view text) {
-    if (text == "accepted") return Confirm::accepted;
-    if (text == "durable" || text == "settled") return refuse(text, "not_supported: this version does not offer it");
-    return refuse(text, "expected accepted or durable");
+/// As a filter an empty text would choose everything.
+Parsed<std::string> parse_not_empty(std::string_view text) {
+    if (text.empty()) return refuse(text, "must not be empty");
+    return std::string(text);
 }
 
 /// The library's word for a reason of death.
@@ -88,24 +56,12 @@ void directory_argument(CLI::App& app, std::string& target) {
     app.add_option("DIR", target, "the queue's directory")->required()->type_name("");
 }
 
-/// Help without CLI11's remarks on which options exclude which.
-class HelpFormatter : public CLI::Formatter {
-public:
-    HelpFormatter() { column_width(34); }
-    std::string make_option_opts(const CLI::Option* option) const override {
-        const std::string type = option->get_type_name();
-        return (type.empty() ? "" : " " + type) + (option->get_required() && !type.empty() ? " (required)" : "");
-    }
-};
-
-/// mode_flag: --mode, or another name where --mode means the files'.
-void group_flags(CLI::App& app, GroupOptions& options, const char* mode_flag) {
-    const char* heading = "Group options, stored when the group is made and compared when it exists";
-    const auto in_group = [&](CLI::Option* made) { made->group(heading); };
-    in_group(choice(app, mode_flag, options.mode, group_modes, "default shared"));
+void group_flags(CLI::App& app, GroupOptions& options) {
+    const auto in_group = [&](CLI::Option* made) { made->group(group_heading); };
+    in_group(choice(app, "--mode", options.mode, tools::group_modes, "default shared"));
     in_group(option(app, "--start", "WHERE", options.start, parse_start,
                     "where a new group begins: earliest (default), latest, seq:N, time:T; never applied again"));
-    in_group(choice(app, "--kind", options.kind, group_kinds, "default durable"));
+    in_group(choice(app, "--kind", options.kind, tools::group_kinds, "default durable"));
     in_group(
         option(app, "--lease-timeout", "TIME", options.lease_timeout, parse_duration, "shared groups; default 30s"));
     in_group(option(app, "--max-lease-total", "TIME", options.max_lease_total, parse_duration, "default 12h"));
@@ -114,19 +70,22 @@ void group_flags(CLI::App& app, GroupOptions& options, const char* mode_flag) {
     in_group(option(app, "--backoff-initial", "TIME", options.backoff_initial, parse_duration, "default 1s"));
     in_group(option(app, "--backoff-multiplier", "X", options.backoff_multiplier, parse_factor, "default 2"));
     in_group(option(app, "--backoff-max", "TIME", options.backoff_max, parse_duration, "default 60s"));
-    in_group(choice(app, "--jitter", options.jitter, jitters, "default equal"));
+    in_group(choice(app, "--jitter", options.jitter, tools::jitters, "default equal"));
     in_group(option(app, "--retry-max-age", "TIME", options.retry_max_age, parse_duration, "default 24h"));
     in_group(option(app, "--max-in-flight", "N", options.max_in_flight, parse_count32, "per consumer; default 1024"));
     in_group(option(app, "--max-in-flight-group", "N", options.max_in_flight_group, parse_count32, "default 65536"));
     in_group(option(app, "--max-dead-pending", "N", options.max_dead_pending, parse_count32, "default 1000"));
 }
 
-CLI::Option* group_name(CLI::App& app, std::string& target) {
-    return app.add_option("--group", target, "name of the group")->required()->type_name("NAME");
+CLI::Option* group_option(CLI::App& app, std::string& target, const char* help) {
+    return app.add_option("-g,--group", target, help)->type_name("NAME");
 }
 
+void group_name(CLI::App& app, std::string& target) { group_option(app, target, "name of the group")->required(); }
+
 void execute_flag(CLI::App& app, bool& target) {
-    app.add_flag("--execute", target, "do it; without this nothing is changed and the exit code is 5");
+    app.add_flag("--execute", target,
+                 "do it; without this nothing is changed, and the exit code is 5 if there is something to do");
 }
 
 void add_create(CLI::App& root, CreateArgs& args, Action& action) {
@@ -135,7 +94,7 @@ void add_create(CLI::App& root, CreateArgs& args, Action& action) {
     directory_argument(app, args.directory);
     option(app, "--capacity", "SIZE", options.capacity_bytes, parse_bytes,
            "of messages; default 64MiB, rounded up to a power of two");
-    choice(app, "--producers", options.producers, producer_counts, "default many");
+    choice(app, "--producers", options.producers, tools::producer_counts, "default many");
     option(app, "--max-record", "SIZE", options.max_record_bytes, parse_bytes_above_0,
            "largest message with its header; default capacity/64");
     option(app, "--retry-capacity", "SIZE", options.retry_capacity_bytes, parse_bytes_above_0,
@@ -143,20 +102,20 @@ void add_create(CLI::App& root, CreateArgs& args, Action& action) {
     option(app, "--dead-capacity", "SIZE", options.dead_capacity_bytes, parse_bytes_above_0,
            "of dead.ring; default capacity/4 or more");
     option(app, "--max-groups", "N", options.max_groups, parse_count32, "default 16");
-    choice(app, "--checksum", options.checksum, checksums, "of each message; default none");
-    choice(app, "--timestamps", options.timestamps, timestamp_kinds, "default coarse");
-    choice(app, "--overflow", options.overflow, overflows, "what a full queue does; default block");
-    option(app, "--mode", "OCTAL", options.mode, parse_octal_mode, "of the files: 0600 (default), 0640 or 0660");
+    choice(app, "--checksum", options.checksum, tools::checksums, "of each message; default none");
+    choice(app, "--timestamps", options.timestamps, tools::timestamp_kinds, "default coarse");
+    choice(app, "--overflow", options.overflow, tools::overflows, "what a full queue does; default block");
+    option(app, "--file-mode", "OCTAL", options.mode, parse_octal_mode, "0600 (default), 0640 or 0660");
     option(app, "--gid", "GID", options.group, parse_count32, "group that owns the files; default the caller's");
-    choice(app, "--durability", options.durability, durabilities, "default none");
+    choice(app, "--durability", options.durability, tools::durabilities, "default none");
     refuse_option(app, "--ring-dir", "PATH", "where a durable queue's rings live");
     args.group.emplace();
-    CLI::Option* group = app.add_option("--group", args.group->group, "make this group too")->type_name("NAME");
-    group_flags(app, args.group->options, "--group-mode");
+    CLI::Option* group = group_option(app, args.group->group, "make this group too");
+    group_flags(app, args.group->options);
     app.callback([&args, &action, &app, group] {
         if (group->count() == 0) {
             for (const CLI::Option* given : app.parse_order()) {
-                if (given->get_group() == "Options") continue;
+                if (given->get_group() != group_heading) continue;
                 throw CLI::ValidationError(given->get_name(),
                                            "an option of a group: name the group that is to be made with --group, or "
                                            "give it to consume or groups-create");
@@ -180,10 +139,8 @@ void add_publish(CLI::App& root, PublishArgs& args, Action& action) {
         ->type_name("NAME=VALUE")
         ->take_all()
         ->allow_extra_args(false);
-    static Confirm confirm = Confirm::accepted;
-    option(app, "--confirm", "accepted", confirm, parse_confirm,
-           "what to wait for: accepted; durable is not supported yet");
-    refuse_option(app, "--delay", "TIME", "when to deliver; not supported yet");
+    choice(app, "--confirm", args.confirm, tools::confirms, "what to wait for; default accepted");
+    refuse_option(app, "--delay", "TIME", "when to deliver");
     option(app, "--timeout", "TIME", args.timeout, parse_duration,
            "how long to wait while the queue is full; default 1s");
     app.add_flag("--report", args.report, "print each message's seq once it is published");
@@ -201,11 +158,17 @@ void add_consume(CLI::App& root, ConsumeArgs& args, Action& action) {
     directory_argument(app, args.group.directory);
     group_name(app, args.group.group);
     option(app, "--count", "N", args.count, parse_count, "end after N messages; 0 only makes the group");
-    option(app, "--idle-exit", "SECONDS", args.idle_exit, parse_seconds, "end when no message came for so long");
+    option(app, "--idle-exit", "SECONDS", args.idle_exit, parse_seconds,
+           "end when no message came for so long: 2, 0.5, or a time such as 500ms");
     app.add_option("--exec", args.command, "run CMD by /bin/sh -c for each message, which is its standard input")
         ->type_name("CMD");
     app.add_option("--name", args.name, "name of the consumer")->type_name("NAME")->capture_default_str();
-    group_flags(app, args.group.options, "--mode");
+    CLI::Option* existing =
+        app.add_flag("--existing", args.existing, "the group must exist: a name that is not there is an error");
+    group_flags(app, args.group.options);
+    for (CLI::Option* made : app.get_options([](const CLI::Option* o) { return o->get_group() == group_heading; })) {
+        existing->excludes(made);
+    }
     app.footer(
         std::string(
             "Without --exec each message and a newline are printed, then acknowledged. With --exec: exit code 0 "
@@ -216,7 +179,10 @@ void add_consume(CLI::App& root, ConsumeArgs& args, Action& action) {
             "RONDO_DELIVERY_COUNT and\n"
             "RONDO_REDRIVE_COUNT in its environment, and is killed after max-lease-total. SIGINT and SIGTERM end it "
             "after the\n"
-            "message in hand (a second one is passed on to CMD). A new group begins at the earliest message.\n") +
+            "message in hand. A second one does not wait for it: CMD is killed (nack signal_9), and a message that "
+            "nobody reads is\n"
+            "given back (exit code 3). A group that is not there is made, and that is told; it begins at the earliest "
+            "message.\n") +
         exit_codes_help);
     app.callback([&args, &action] { action = [&args] { return consume(args); }; });
 }
@@ -225,13 +191,16 @@ void dead_flags(CLI::App& app, DeadArgs& args) {
     DeadFilter& filter = args.filter;
     directory_argument(app, args.directory);
     option(app, "--id", "ID", filter.id, parse_count, "this dead letter only");
-    app.add_option("--dlq-group,--group", filter.group, "of this group")->type_name("NAME");
+    option(app, "-g,--group", "NAME", filter.group, parse_not_empty, "of this group, also one that is deleted by now");
     option(app, "--reason", "WORD", filter.reason, parse_reason, "that died for this reason");
-    app.add_option("--code", filter.code, "with this error code")->type_name("CODE");
-    app.add_option("--key", filter.key, "with this key")->type_name("KEY");
+    option(app, "--code", "CODE", filter.code, parse_not_empty, "with this error code");
+    option(app, "--key", "KEY", filter.key, parse_not_empty, "with this key");
     option(app, "--fingerprint", "HEX", filter.fingerprint, parse_hex64, "with the same cause");
     option(app, "--max", "N", filter.max, parse_count, "at most so many, oldest first");
     execute_flag(app, args.execute);
+    app.footer(std::string("An ID or a group that is not there is an error (exit code 2). Other filters may match "
+                           "nothing: that is no error,\nand there is nothing to do.\n") +
+               exit_codes_help);
 }
 
 void add_dead(CLI::App& root, DeadArgs& args, Action& action) {
@@ -241,11 +210,8 @@ void add_dead(CLI::App& root, DeadArgs& args, Action& action) {
 
     CLI::App& drop = *root.add_subcommand("discard", "Close dead letters for good");
     dead_flags(drop, args);
-    drop.add_option("--because", args.because, "why, for those who look later")->required()->type_name("TEXT");
-    drop.callback([&args, &action] {
-        if (args.because.empty()) throw CLI::ValidationError("--because", "must not be empty");
-        action = [&args] { return discard(args); };
-    });
+    option(drop, "--because", "TEXT", args.because, parse_not_empty, "why, for those who look later")->required();
+    drop.callback([&args, &action] { action = [&args] { return discard(args); }; });
 }
 
 void add_destroy(CLI::App& root, RemoveArgs& args, Action& action) {
@@ -260,7 +226,7 @@ void add_groups(CLI::App& root, GroupArgs& made, RemoveArgs& removed, Action& ac
     CLI::App& make = *root.add_subcommand("groups-create", "Make a group");
     directory_argument(make, made.directory);
     group_name(make, made.group);
-    group_flags(make, made.options, "--mode");
+    group_flags(make, made.options);
     make.callback([&made, &action] { action = [&made] { return groups_create(made); }; });
 
     CLI::App& remove = *root.add_subcommand("groups-delete", "Delete a group; what it has not settled is lost to it");
@@ -274,22 +240,19 @@ void add_groups(CLI::App& root, GroupArgs& made, RemoveArgs& removed, Action& ac
 void add_fence(CLI::App& root, FenceArgs& args, Action& action) {
     CLI::App& app = *root.add_subcommand("fence", "Kill a participant that hangs, and repair what it held");
     directory_argument(app, args.directory);
-    option(app, "--participant", "N", args.participant, parse_count32, "its number, as ring-dump shows it")->required();
+    option(app, "--participant", "N", args.participant, parse_count32, "its number: column PARTICIPANT of ring-dump")
+        ->required();
     execute_flag(app, args.execute);
-    app.footer("The process must live in the same pid namespace; otherwise this prints what to do.");
+    app.footer(std::string("The process must live in the same pid namespace; otherwise this prints what to do.\n") +
+               exit_codes_help);
     app.callback([&args, &action] { action = [&args] { return fence(args); }; });
 }
 
 int run(int argc, char** argv) {
     CLI::App app(
         "ring-ctl: change the state of a rondo queue. Sizes: 4096, 64KiB, 8MiB, 1GiB. Times: 20us, 100ms, 5s, 2m, 1h.");
-    app.name("ring-ctl");
-    app.set_version_flag("--version", std::string(version_string));
+    tools::set_up(app, "ring-ctl");
     app.require_subcommand(1);
-    app.formatter(std::make_shared<HelpFormatter>());
-    app.failure_message([](const CLI::App*, const CLI::Error& error) {
-        return fmt::format("ring-ctl: {}\n(--help, also behind a command, tells what there is)\n", error.what());
-    });
     app.footer(exit_codes_help);
 
     Action action;

@@ -131,7 +131,7 @@ public:
         return true;
     }
 
-    void signal_all(int number) const { kill(-pid_, number); }
+    void kill_all() const { kill(-pid_, SIGKILL); }
 
     [[nodiscard]] int status() const { return status_; }
     [[nodiscard]] std::string take_error_text() { return std::move(error_text_); }
@@ -183,19 +183,20 @@ CommandResult run_command(const Command& command, const Watch& watch) {
     const Clock::time_point start = Clock::now();
     Clock::time_point beat = start + watch.interval;
     bool overrun = false;
-    int passed_on = std::max(stop_signals(), 1);  // the first one only means: stop after this message
+    bool killed = false;
     while (true) {
         const Clock::time_point now = Clock::now();
         std::chrono::nanoseconds time = overrun ? poll_max : beat - now;
         if (!overrun) time = std::min(time, watch.limit - (now - start));
         if (running.step(std::max(time, std::chrono::nanoseconds(0)))) break;
-        if (stop_signals() > passed_on) {
-            passed_on = stop_signals();
-            running.signal_all(last_stop_signal());
+        // The first one only means: stop after this message. Killed, because a stopped command hears nothing else.
+        if (!killed && stop_signals() > 1) {
+            killed = true;
+            running.kill_all();
         }
         if (!overrun && Clock::now() - start >= watch.limit) {
             overrun = true;
-            running.signal_all(SIGKILL);
+            running.kill_all();
         }
         if (!overrun && Clock::now() >= beat) {
             watch.beat();

@@ -37,7 +37,7 @@ struct CommandResult {
 };
 
 /// Returns when the command has ended. Its standard error is passed on to ours. A second stop signal (os_stream.hpp)
-/// is passed on to the command.
+/// kills it.
 [[nodiscard]] CommandResult run_command(const Command& command, const Watch& watch);
 
 }  // namespace rondo::ctl

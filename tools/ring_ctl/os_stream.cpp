@@ -13,12 +13,8 @@ namespace rondo::ctl {
 namespace {
 
 volatile sig_atomic_t stops = 0;
-volatile sig_atomic_t last_stop = 0;
 
-extern "C" void on_stop(int number) {
-    stops = stops + 1;
-    last_stop = number;
-}
+extern "C" void on_stop(int /*number*/) { stops = stops + 1; }
 
 // The descriptor may be a non-blocking one that somebody else left behind: wait until it is ready.
 void wait_ready(int fd, short events) noexcept {
@@ -43,7 +39,6 @@ void catch_stop_signals() noexcept {
 }
 
 int stop_signals() noexcept { return static_cast<int>(stops); }
-int last_stop_signal() noexcept { return static_cast<int>(last_stop); }
 
 Transfer read_some(int fd, std::span<std::byte> buffer) noexcept {
     while (true) {

@@ -23,8 +23,6 @@ void ignore_broken_pipes() noexcept;
 void catch_stop_signals() noexcept;
 /// How many of them came.
 [[nodiscard]] int stop_signals() noexcept;
-/// The last of them; 0 when none came.
-[[nodiscard]] int last_stop_signal() noexcept;
 
 /// What a read or write came to: the bytes, or an errno.
 struct Transfer {

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <limits>
 
+#include <fmt/format.h>
+
 namespace rondo::ctl {
 
 namespace {

@@ -5,12 +5,9 @@
 // what is wrong with it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "rondo/options.hpp"
 #include "tools/common/sizes.hpp"
@@ -21,11 +18,7 @@ using tools::parse_bytes;
 using tools::parse_count;
 using tools::parse_duration;
 using tools::Parsed;
-
-/// "'64MB': rule", as the parsers of tools/common say it.
-[[nodiscard]] inline tl::unexpected<std::string> refuse(std::string_view text, std::string_view rule) {
-    return tl::unexpected<std::string>(fmt::format("'{}': {}", text, rule));
-}
+using tools::refuse;
 
 /// A size that is not 0: for options whose 0 would mean "the default".
 [[nodiscard]] Parsed<std::uint64_t> parse_bytes_above_0(std::string_view text);
@@ -43,21 +36,5 @@ using tools::Parsed;
 [[nodiscard]] Parsed<std::uint64_t> parse_hex64(std::string_view text);
 /// earliest, latest, seq:N, time:T with T as 2025-01-31T12:00:00[.123](Z|+01:00) or @SECONDS since 1970.
 [[nodiscard]] Parsed<Start> parse_start(std::string_view text);
-
-/// Words for the values of an enumeration.
-template <class T>
-struct Choice {
-    std::string_view word;
-    T value;
-};
-template <class T, std::size_t N>
-[[nodiscard]] Parsed<T> parse_choice(std::string_view text, const Choice<T> (&choices)[N]) {
-    std::string known;
-    for (const Choice<T>& choice : choices) {
-        if (choice.word == text) return choice.value;
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", choice.word);
-    }
-    return refuse(text, "expected one of " + known);
-}
 
 }  // namespace rondo::ctl

@@ -53,6 +53,7 @@ public:
           lines_(standard_input, queue_.max_payload_bytes()) {
         options_.headers = headers_;
         options_.type = args.type;
+        options_.confirm = args.confirm;
         options_.timeout = args.timeout;
         if (args.key) options_.key = *args.key;
     }

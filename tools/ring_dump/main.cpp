@@ -5,14 +5,11 @@
 #include <array>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <string>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
-#include "rondo/format.hpp"
-#include "rondo/version.hpp"
+#include "tools/common/cli.hpp"
 #include "tools/common/format_text.hpp"
 #include "tools/common/json.hpp"
 #include "tools/ring_dump/bus_guard.hpp"
@@ -26,27 +23,29 @@ struct View {
     const char* help;
     Answer (*make)(const Context&);
     // Options beyond -o, --no-headers, --raw and --limit that make sense here.
-    bool group, key, seq, payload, idle;
+    bool group, key, seq, payload, idle, state;
 };
 
 constexpr std::array<View, 10> views = {{
     {"overview", "marks of every ring, who holds them up, groups (default)", overview, false, false, false, false,
-     false},
-    {"records", "the main ring (or the given one), record by record", records, true, true, true, true, false},
-    {"groups", "what each group has left to do", groups, true, false, false, false, false},
-    {"inflight", "who has which message", in_flight, true, true, true, false, true},
-    {"scheduled", "what waits for its next attempt", scheduled, true, false, true, false, false},
-    {"consumers", "the members of the groups", consumers, true, false, false, false, false},
-    {"producers", "the producers", producers, false, false, false, false, false},
-    {"dlq", "dead letters; with an ID: one of them with its story", dead_letters, true, true, false, true, false},
-    {"dlq-summary", "dead letters by cause", dead_letter_summary, true, true, false, false, false},
-    {"verify", "checks everything, repairs nothing", verify, false, false, false, false, false},
+     false, false},
+    {"records", "the main ring (or the given one), record by record", records, true, true, true, true, false, false},
+    {"groups", "what each group has left to do", groups, true, false, false, false, false, false},
+    {"inflight", "who has which message", in_flight, true, true, true, false, true, false},
+    {"scheduled", "what waits for its next attempt", scheduled, true, false, true, false, false, false},
+    {"consumers", "the members of the groups", consumers, true, false, false, false, false, false},
+    {"producers", "the producers", producers, false, false, false, false, false, false},
+    {"dlq", "dead letters; with an ID: one of them with its story", dead_letters, true, true, false, true, false, true},
+    {"dlq-summary", "dead letters by cause", dead_letter_summary, true, true, false, false, false, true},
+    {"verify", "checks everything, repairs nothing; CRC-CHECKED: records that have a checksum to compare", verify,
+     false, false, false, false, false, false},
 }};
 
 constexpr const char* usage_footer =
-    "Sizes take KiB MiB GiB, durations ns us ms s m h. Without --limit a table has at most 1000 rows, other forms\n"
-    "100000; what was left off is said on standard error.\n"
-    "Exit codes: 0 ok, 1 usage, 2 not found, 3 cannot open or bad format, 4 damage found (what is readable is shown).";
+    "Sizes: 4096, 64KiB, 8MiB, 1GiB. Times: 20us, 100ms, 5s, 2m, 1h. Without --limit a table has at most 1000 rows,\n"
+    "other forms 100000; what was left off is said on standard error.\n"
+    "Exit codes: 0 ok, 1 usage, 2 not found (also a group or a dead letter), 3 cannot open or bad format, 4 damage "
+    "found\n(what is readable is shown).";
 
 std::string view_list() {
     std::string text = "what to show:";
@@ -73,47 +72,47 @@ void check_options(const Request& request, const View& view) {
     refuse(request.seq.has_value(), view.seq, "--seq");
     refuse(request.payload != PayloadForm::none, view.payload, "--payload");
     refuse(request.idle.has_value(), view.idle, "--idle");
+    refuse(request.state.has_value(), view.state, "--state");
     refuse(request.id.has_value(), request.view == "dlq", "an ID");
 }
 
-template <class T>
-T parsed(const char* option, const tools::Parsed<T>& value) {
-    if (!value) usage(fmt::format("{}: {}", option, tools::printable(value.error())));
-    return *value;
-}
+constexpr tools::Choice<DeadState> dead_states[] = {{"open", DeadState::open},
+                                                    {"redriving", DeadState::redriving},
+                                                    {"redriven", DeadState::redriven},
+                                                    {"discarded", DeadState::discarded}};
+constexpr tools::Choice<Output> outputs[] = {
+    {"table", Output::table}, {"json", Output::json}, {"jsonl", Output::jsonl}, {"csv", Output::csv}};
+constexpr tools::Choice<PayloadForm> payload_forms[] = {{"none", PayloadForm::none},
+                                                        {"text", PayloadForm::text},
+                                                        {"hex", PayloadForm::hex},
+                                                        {"base64", PayloadForm::base64}};
 
-/// Nothing when CLI11 has said all there is to say (--help, --version); its exit code is then set.
+/// Nothing when all there is to say has been said (--help, --version, a mistake); the exit code is then set.
 std::optional<Request> parse(int argc, char** argv, int& code) {
+    using tools::choice;
+    using tools::option;
     Request request;
     CLI::App app{"Shows what is in a rondo queue: live, dead, copied or damaged. Reads only, locks nothing."};
-    app.name("ring-dump");
+    tools::set_up(app, "ring-dump");
     app.footer(usage_footer);
-    std::string id, limit, seq, idle, max_payload;
-    app.add_option("PATH", request.path, "a queue's directory, or one of its ring files")->required();
-    app.add_option("VIEW", request.view, view_list());
-    app.add_option("ID", id, "dlq: the DLQ-ID of one dead letter");
-    const std::map<std::string, Output> outputs = {
-        {"table", Output::table}, {"json", Output::json}, {"jsonl", Output::jsonl}, {"csv", Output::csv}};
-    app.add_option("-o,--output", request.output, "table, json, jsonl or csv")
-        ->transform(CLI::Transformer(outputs, CLI::ignore_case))
-        ->type_name("FORM");
+    app.add_option("PATH", request.path, "a queue's directory, or one of its ring files")->required()->type_name("");
+    app.add_option("VIEW", request.view, view_list())->type_name("");
+    option(app, "ID", "", request.id, tools::parse_count, "dlq: the DLQ-ID of one dead letter");
+    choice(app, "-o,--output", request.output, outputs, "default table");
     bool no_headers = false;
     app.add_flag("--no-headers", no_headers, "tables and CSV without the line of names");
     app.add_flag("--raw", request.raw, "tables: ages and times as ns, sizes as bytes");
-    app.add_option("--limit", limit, "rows at most; 0 = all")->type_name("N");
-    app.add_option("--seq", seq, "only records of these positions")->type_name("A..B");
-    app.add_option("--key", request.key, "only messages with this key")->type_name("K");
-    const std::map<std::string, PayloadForm> forms = {{"none", PayloadForm::none},
-                                                      {"text", PayloadForm::text},
-                                                      {"hex", PayloadForm::hex},
-                                                      {"base64", PayloadForm::base64}};
-    app.add_option("--payload", request.payload, "none, text, hex or base64")
-        ->transform(CLI::Transformer(forms, CLI::ignore_case))
-        ->type_name("FORM");
-    app.add_option("--max-payload", max_payload, "bytes of a payload to show; 0 = all; default 256")->type_name("N");
-    app.add_option("-g,--group", request.group, "only this group")->type_name("G");
-    app.add_option("--idle", idle, "inflight: only leases at least this old")->type_name("DURATION");
-    app.set_version_flag("--version", fmt::format("ring-dump {} (format {})", linked_version(), format::version));
+    option(app, "--limit", "N", request.limit, tools::parse_count, "rows at most; 0 = all");
+    option(app, "--seq", "A..B", request.seq, tools::parse_seq_range, "only records of these positions");
+    app.add_option("--key", request.key, "only messages with this key")->type_name("KEY");
+    choice(app, "--payload", request.payload, payload_forms, "default none");
+    option(app, "--max-payload", "SIZE", request.max_payload, tools::parse_bytes,
+           "how much of a payload to show; 0 = all; default 256");
+    app.add_option("-g,--group", request.group, "only this group; of groups also its options")->type_name("NAME");
+    option(app, "--idle", "TIME", request.idle, tools::parse_duration, "inflight: only leases at least this old");
+    choice(app, "--state", request.state, dead_states,
+           "dlq: only dead letters in this state; closed ones stay readable "
+           "until dead.ring needs their room");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -121,12 +120,6 @@ std::optional<Request> parse(int argc, char** argv, int& code) {
         return std::nullopt;
     }
     request.headers = !no_headers;
-    const auto given = [&](const char* option) { return app.count(option) != 0; };
-    if (given("ID")) request.id = parsed("ID", tools::parse_count(id));
-    if (given("--limit")) request.limit = parsed("--limit", tools::parse_count(limit));
-    if (given("--seq")) request.seq = parsed("--seq", tools::parse_seq_range(seq));
-    if (given("--max-payload")) request.max_payload = parsed("--max-payload", tools::parse_bytes(max_payload));
-    if (given("--idle")) request.idle = parsed("--idle", tools::parse_duration(idle));
     return request;
 }
 
@@ -140,6 +133,7 @@ tools::Json rows_json(const Rows& rows) {
 
 std::string json_text(const Context& context, const Answer& answer) {
     tools::Json all = tools::json_envelope(context.request.view, context.source.path(), context.source.live());
+    if (!answer.properties.empty()) all["properties"] = fields_json(answer.properties);
     all["rows"] = rows_json(answer.rows);
     for (const auto& section : answer.more) all[section.key] = rows_json(section.rows);
     if (!answer.notices.empty()) {

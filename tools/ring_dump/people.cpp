@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "os/process.hpp"
+#include "tools/common/process_word.hpp"
 
 namespace rondo::dump {
 
@@ -34,21 +34,14 @@ bool People::alive(std::uint32_t participant) const {
 Person People::person(std::uint32_t participant, std::optional<std::uint32_t> handle) const {
     Person result;
     if (participant == 0 || source_.main() == nullptr) return result;
-    result.process = "dead";
+    const bool holds_lock = alive(participant);
+    result.process = holds_lock ? "alive" : "dead";
     const auto p = std::find_if(participants_.begin(), participants_.end(),
                                 [&](const auto& candidate) { return candidate.id == participant; });
     if (p != participants_.end()) {
         result.pid = p->pid;
         result.name = p->program;
-    }
-    if (alive(participant)) {
-        result.process = "alive";
-        if (p != participants_.end()) {
-            const auto pid = static_cast<std::int32_t>(p->pid);
-            const auto state = os::process_state(pid, p->pid_namespace, p->start_ticks);
-            if (state == os::ProcessState::running) result.process = "running";
-            if (state == os::ProcessState::stopped) result.process = "stopped";
-        }
+        result.process = tools::process_word(*p, holds_lock);
     }
     for (const auto& h : handles_) {
         if (h.index == handle && h.participant == participant && !h.name.empty()) result.name = h.name;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "rondo/dead_letter.hpp"
 #include "tools/common/sizes.hpp"
 #include "tools/ring_dump/rows.hpp"
 
@@ -30,6 +31,7 @@ struct Request {
     std::optional<std::string> key;
     std::optional<std::string> group;
     std::optional<Duration> idle;
+    std::optional<DeadState> state;
     PayloadForm payload = PayloadForm::none;
     std::uint64_t max_payload = 256;  // bytes; 0 = all
 

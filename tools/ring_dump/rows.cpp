@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "rondo/types.hpp"
 #include "tools/common/format_text.hpp"
 
 namespace rondo::dump {
@@ -33,13 +34,18 @@ std::string cell_text(const Cell& cell, Kind kind, const Style& style) {
         case Kind::size:
             return style.raw ? fmt::format("{}", cell.number()) : tools::bytes_text(cell.number());
         case Kind::age:
-            return style.raw ? fmt::format("{}", cell.signed_number()) : tools::age_text(cell.signed_number());
+            if (style.raw) return fmt::format("{}", cell.signed_number());
+            return cell.signed_number() == forever.count() ? "forever" : tools::age_text(cell.signed_number());
         case Kind::time:
             return style.raw ? fmt::format("{}", cell.number()) : time_text(cell.number(), style);
         case Kind::ratio:
             return fmt::format("{:.1f}", cell.real());
+        case Kind::factor:
+            return fmt::format("{}", cell.real());
         case Kind::flag:
             return cell.flag() ? "yes" : "no";
+        case Kind::bound:
+            return fmt::format("{}", cell.signed_number());
         case Kind::json:
             break;
     }
@@ -59,13 +65,25 @@ Json cell_json(const Cell& cell, Kind kind) {
         case Kind::time:
             return tools::json_time(cell.number());
         case Kind::ratio:
+        case Kind::factor:
             return cell.real();
         case Kind::flag:
             return cell.flag();
+        case Kind::bound:
+            return cell.signed_number();
         case Kind::json:
             return Json::parse(cell.text());
     }
     return nullptr;
+}
+
+std::string csv_value(const Json& value) {
+    if (value.is_null()) return "";
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_array()) return tools::json_line(value);
+    std::string list;
+    for (const Json& element : value) list += (list.empty() ? "" : "; ") + csv_value(element);
+    return list;
 }
 
 }  // namespace
@@ -136,8 +154,7 @@ std::string csv_text(const Rows& rows, const Style& style) {
     }
     for (const Row& row : rows.rows) {
         for (std::size_t i = 0; i < rows.columns.size(); ++i) {
-            const Json value = cell_json(row.at(i), rows.columns[i].kind);
-            append(i, value.is_null() ? "" : value.is_string() ? value.get<std::string>() : tools::json_line(value));
+            append(i, csv_value(cell_json(row.at(i), rows.columns[i].kind)));
         }
         out += "\n";
     }
@@ -149,6 +166,21 @@ tools::Json row_json(const Rows& rows, const Row& row) {
     for (std::size_t i = 0; i < rows.columns.size(); ++i) {
         object[rows.columns[i].key] = cell_json(row.at(i), rows.columns[i].kind);
     }
+    return object;
+}
+
+std::string fields_text(const Fields& fields, const Style& style) {
+    std::string text;
+    for (const Field& field : fields) {
+        if (!field.cell.known() || field.column.kind == Kind::json) continue;
+        text += fmt::format("{:<24}{}\n", field.column.header, cell_text(field.cell, field.column.kind, style));
+    }
+    return text;
+}
+
+tools::Json fields_json(const Fields& fields) {
+    Json object = Json::object();
+    for (const Field& field : fields) object[field.column.key] = cell_json(field.cell, field.column.kind);
     return object;
 }
 

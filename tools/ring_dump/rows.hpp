@@ -21,12 +21,14 @@ enum class Output : std::uint8_t { table, json, jsonl, csv };
 enum class Kind : std::uint8_t {
     text,
     count,
-    size,   // bytes
-    age,    // a duration in ns, maybe negative
-    time,   // wall clock ns; in tables how long ago
-    ratio,  // a number with one decimal
+    size,    // bytes
+    age,     // a duration in ns, maybe negative
+    time,    // wall clock ns; in tables how long ago
+    ratio,   // a number with one decimal
+    factor,  // a number with those it has
     flag,
-    json,  // anything nested; in tables nothing
+    bound,  // a count, or -1: no limit
+    json,   // anything nested; in tables nothing, in CSV the elements of a list with "; " between them
 };
 
 struct Column {
@@ -79,6 +81,13 @@ template <class T>
 /// Text, or unknown when empty.
 [[nodiscard]] Cell text_or_unknown(std::string text);
 
+/// A name and its value, for what is shown one below the other.
+struct Field {
+    Column column;
+    Cell cell;
+};
+using Fields = std::vector<Field>;
+
 struct Rows {
     std::vector<Column> columns;
     std::vector<Row> rows;
@@ -94,5 +103,8 @@ struct Style {
 [[nodiscard]] std::string table_text(const Rows& rows, const Style& style);
 [[nodiscard]] std::string csv_text(const Rows& rows, const Style& style);
 [[nodiscard]] tools::Json row_json(const Rows& rows, const Row& row);
+/// A line each, without what is not known or nested.
+[[nodiscard]] std::string fields_text(const Fields& fields, const Style& style);
+[[nodiscard]] tools::Json fields_json(const Fields& fields);
 
 }  // namespace rondo::dump

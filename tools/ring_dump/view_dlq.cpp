@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "format/dead_entry.hpp"
+#include "format/dead_state.hpp"
 #include "tools/common/format_text.hpp"
 #include "tools/ring_dump/views.hpp"
 
@@ -24,34 +25,16 @@ const Ring& dead_ring(const Context& context) {
                                               tools::printable(context.source.path()))};
 }
 
-/// The state of an entry; nothing when its lease table is not here.
-std::optional<DeadState> state_of(const format::GroupInfo& group, const format::LeaseBytes* table, Seq position,
-                                  std::uint64_t slots) {
-    if (table == nullptr) return position < group.hint ? std::nullopt : std::optional(DeadState::open);
-    const auto entry = table->entry(position);
-    if (!entry) return std::nullopt;
-    if (entry->a.lap1 != format::lap1_of(position, slots)) return DeadState::open;
-    switch (entry->a.state) {
-        case format::EntryState::ready:
-        case format::EntryState::backoff:
-            return DeadState::open;
-        case format::EntryState::leased:
-        case format::EntryState::handed:
-        case format::EntryState::failing:
-        case format::EntryState::moving:
-        case format::EntryState::dead_pending:
-            return DeadState::redriving;
-        case format::EntryState::settled:
-            break;
-    }
-    return entry->a.attempts == static_cast<std::uint32_t>(format::Outcome::redriven) ? DeadState::redriven
-                                                                                      : DeadState::discarded;
+/// How far an entry is; nothing when its lease table is not here.
+std::optional<format::DeadStatus> status_of(const format::GroupInfo& group, const format::LeaseBytes* table,
+                                            Seq position) {
+    if (table != nullptr) return format::dead_status(*table, position);
+    return position < group.hint ? std::nullopt : std::optional(format::DeadStatus{});
 }
 
 struct Entry {
     DeadLetter letter;
-    std::optional<DeadState> state;
-    std::uint64_t accepted_ns = 0;
+    std::optional<DeadState> state;  // nothing: not known
 };
 
 /// Every readable entry, oldest first, until `each` returns false.
@@ -81,14 +64,25 @@ void walk_entries(const Context& context, Answer& answer, const std::function<bo
             return true;
         }
         letter->id = record.position;
-        return each({std::move(*letter), state_of(*group, table, record.position, ring.bytes.slots())});
+        auto status = status_of(*group, table, record.position);
+        Entry entry{std::move(*letter), status ? std::optional(status->state) : std::nullopt};
+        if (status) format::put_status(std::move(*status), entry.letter);
+        return each(entry);
     });
     note_walk_end(answer, ring, end);
 }
 
-bool wanted(const Context& context, const DeadLetter& letter) {
-    return (!context.request.group || letter.group == *context.request.group) &&
-           (!context.request.key || letter.key == *context.request.key);
+bool wanted(const Context& context, const Entry& entry) {
+    const auto& r = context.request;
+    return (!r.group || entry.letter.group == *r.group) && (!r.key || entry.letter.key == *r.key) &&
+           (!r.state || entry.state == *r.state);
+}
+
+/// The group that is asked for must be the queue's, or one that the dead letters still name. Without the main ring
+/// nobody knows which groups there are.
+void check_group(const Context& context, const Answer& answer, bool named) {
+    if (named || !context.request.group || context.source.main() == nullptr || answer.damage) return;
+    (void)wanted_groups(context, *context.source.main());
 }
 
 Cell state_cell(const std::optional<DeadState>& state) {
@@ -135,9 +129,11 @@ Answer dead_letters(const Context& context) {
     answer.rows.when_empty = "no dead letters";
     const std::uint64_t now = context.source.wall_ns();
     std::uint64_t left_off = 0;
+    bool named = false;
     walk_entries(context, answer, [&](const Entry& entry) {
         const DeadLetter& d = entry.letter;
-        if (!wanted(context, d)) return true;
+        named = named || d.group == context.request.group;
+        if (!wanted(context, entry)) return true;
         if (answer.rows.rows.size() >= context.request.row_limit()) {
             ++left_off;
             return true;
@@ -150,7 +146,7 @@ Answer dead_letters(const Context& context) {
                    std::uint64_t{d.delivery_count},
                    std::uint64_t{d.redrive_count},
                    age_since(d.dead_ns, now),
-                   age_since(d.accepted_ns, now),
+                   age_since(d.first_accepted_ns, now),
                    text_or_unknown(d.message_id ? message_id_text(*d.message_id) : ""),
                    text_or_unknown(d.key),
                    std::uint64_t{d.payload.size()},
@@ -164,6 +160,7 @@ Answer dead_letters(const Context& context) {
         answer.rows.rows.push_back(std::move(row));
         return true;
     });
+    check_group(context, answer, named);
     if (left_off != 0) {
         answer.notices.push_back(fmt::format("{} more dead letters not shown (--limit 0 shows all)", left_off));
     }
@@ -175,14 +172,9 @@ Answer dead_letters(const Context& context) {
 namespace {
 
 /// The entry as name and cell, grouped as people read it.
-struct Field {
-    Column column;
-    Cell cell;
-};
-
-std::vector<Field> fields_of(const Context& context, const Entry& entry) {
+Fields fields_of(const Context& context, const Entry& entry) {
     const DeadLetter& d = entry.letter;
-    std::vector<Field> all;
+    Fields all;
     const auto text = [&](const char* name, std::string value) {
         all.push_back({{name, name, Kind::text}, text_or_unknown(std::move(value))});
     };
@@ -196,6 +188,11 @@ std::vector<Field> fields_of(const Context& context, const Entry& entry) {
 
     count("dlq_id", d.id);
     all.push_back({{"state", "state", Kind::text}, state_cell(entry.state)});
+    text("state_by", d.state_by);
+    all.push_back(
+        {{"state_pid", "state_pid", Kind::count}, d.state_pid == 0 ? Cell{} : Cell(std::uint64_t{d.state_pid})});
+    time("state_at", d.state_ns);
+    text("state_note", d.state_note);
     text("queue", context.source.path());
     text("group", d.group);
     text("ring", tools::uuid_text(d.ring_uuid));
@@ -220,6 +217,7 @@ std::vector<Field> fields_of(const Context& context, const Entry& entry) {
     count("release_count", d.release_count);
     all.push_back({{"max_deliveries", "max_deliveries", Kind::count},
                    d.max_deliveries == 0 ? Cell{} : Cell(std::uint64_t{d.max_deliveries})});
+    time("first_accepted_at", d.first_accepted_ns);
     time("accepted_at", d.accepted_ns);
     time("first_delivered_at", d.first_delivered_ns);
     time("last_delivered_at", d.last_delivered_ns);
@@ -268,18 +266,9 @@ Rows attempt_rows(const DeadLetter& d) {
     return rows;
 }
 
-std::string entry_text(const Context& context, const std::vector<Field>& fields, const DeadLetter& d) {
-    std::string text;
-    for (const auto& field : fields) {
-        Rows one;
-        one.columns = {field.column};
-        one.rows = {{field.cell}};
-        Style style = context.style;
-        style.headers = false;
-        // Unknown values are left out; headers have lines of their own.
-        if (!field.cell.known() || field.column.kind == Kind::json) continue;
-        text += fmt::format("{:<24}{}", field.column.key, table_text(one, style));
-    }
+std::string entry_text(const Context& context, const Fields& fields, const DeadLetter& d) {
+    std::string text = fields_text(fields, context.style);
+    // Headers are nested: they have lines of their own.
     for (const auto& [name, value] : d.headers) {
         text += fmt::format("{:<24}{}: {}\n", "header", tools::printable(name), tools::printable(value));
     }
@@ -325,9 +314,11 @@ Answer dead_letter_summary(const Context& context) {
     Answer answer;
     // A cause belongs to one group: it is that group's consumers that fail.
     std::map<std::pair<std::string, std::uint64_t>, Cause> causes;
+    bool named = false;
     walk_entries(context, answer, [&](const Entry& entry) {
         const DeadLetter& d = entry.letter;
-        if (!wanted(context, d)) return true;
+        named = named || d.group == context.request.group;
+        if (!wanted(context, entry)) return true;
         Cause& cause = causes[{d.group, d.fingerprint}];
         if (cause.count++ == 0) {
             cause.letter = d;
@@ -339,6 +330,7 @@ Answer dead_letter_summary(const Context& context) {
         cause.last_ns = std::max(cause.last_ns, d.dead_ns);
         return true;
     });
+    check_group(context, answer, named);
     answer.rows.columns = {column("FINGERPRINT"),
                            column("COUNT", Kind::count),
                            column("OPEN", Kind::count),

@@ -8,7 +8,8 @@
 
 #include "format/dead_entry.hpp"
 #include "tools/common/format_text.hpp"
-#include "tools/ring_dump/views.hpp"
+#include "tools/common/words.hpp"
+#include "tools/ring_dump/settings.hpp"
 
 namespace rondo::dump {
 
@@ -114,6 +115,19 @@ std::string blocked_by(const Context& context, const GroupInfo& group, const for
     return {};
 }
 
+/// The options of the one group of `rows`, one below the other.
+std::string options_text(const Context& context, const Rows& rows) {
+    auto columns = group_option_columns();
+    const std::size_t first = rows.columns.size() - columns.size();
+    Fields fields;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        Column& column = columns[i];
+        column.header = column.key.substr(0, column.key.rfind("_seconds"));
+        fields.push_back({std::move(column), rows.rows.front().at(first + i)});
+    }
+    return fields_text(fields, context.style);
+}
+
 }  // namespace
 
 Rows group_rows(const Context& context, const Ring& ring, const Survey& seen) {
@@ -146,6 +160,7 @@ Rows group_rows(const Context& context, const Ring& ring, const Survey& seen) {
                     hidden("redelivered", Kind::count),
                     hidden("skipped", Kind::count),
                     hidden("complete", Kind::flag)};
+    for (Column& column : group_option_columns()) rows.columns.push_back(std::move(column));
     rows.when_empty = "no groups";
     const auto now = context.source.now(ring);
     const auto dead = count_dead(context, nullptr);
@@ -182,7 +197,7 @@ Rows group_rows(const Context& context, const Ring& ring, const Survey& seen) {
         rows.rows.push_back({context.source.path(),
                              g.name,
                              std::string(state_of(g, members, c.lag)),
-                             std::string(g.mode == format::GroupMode::exclusive ? "exclusive" : "shared"),
+                             tools::word_of(tools::group_modes, g.mode),
                              members,
                              g.cursor == format::nowhere ? Cell{} : Cell{g.cursor},
                              seen.tail,
@@ -207,6 +222,7 @@ Rows group_rows(const Context& context, const Ring& ring, const Survey& seen) {
                              g.redelivered,
                              g.skipped,
                              c.complete});
+        for (Cell& cell : group_options(ring, g)) rows.rows.back().push_back(std::move(cell));
     }
     return rows;
 }
@@ -218,6 +234,10 @@ Answer groups(const Context& context) {
     const auto seen = format::survey(ring.bytes, context.source.tables(), context.source.now(ring));
     note_walk(answer, ring, seen);
     answer.rows = group_rows(context, ring, seen);
+    // A table of all groups has no room for their options; that of one has. It may have been deleted since.
+    if (context.request.group && !answer.rows.rows.empty()) {
+        answer.text = table_text(answer.rows, context.style) + "\n" + options_text(context, answer.rows);
+    }
     return answer;
 }
 

@@ -81,14 +81,14 @@ Answer in_flight(const Context& context) {
                            column("MESSAGE-ID"),
                            column("KEY"),
                            column("CONSUMER"),
+                           column("PARTICIPANT", Kind::count),
                            column("PID", Kind::count),
                            column("ALIVE"),
                            column("LEASED-AGE", Kind::age),
                            column("LEASE-LEFT", Kind::age),
                            column("DELIVERIES", Kind::count),
                            column("HANDED-OVER", Kind::flag),
-                           column("BYTES", Kind::size),
-                           hidden("participant", Kind::count)};
+                           column("BYTES", Kind::size)};
     answer.rows.when_empty = "nothing in flight";
     const auto now = context.source.now(ring);
     walk_state(context, ring, MessageState::in_flight, answer, [&](const Found& found) {
@@ -109,11 +109,11 @@ Answer in_flight(const Context& context) {
         const auto handle = exclusive ? found.group.owner_handle : context.people.consumer_of(owner, found.group);
         const Person person = context.people.person(owner, handle);
         answer.rows.rows.push_back({found.group.name, found.record.position, text_or_unknown(parts.message_id),
-                                    text_or_unknown(parts.key), text_or_unknown(person.name),
+                                    text_or_unknown(parts.key), text_or_unknown(person.name), std::uint64_t{owner},
                                     number_or_unknown(person.pid), text_or_unknown(person.process), age_cell(age), left,
                                     std::uint64_t{found.status.attempts},
                                     exclusive || found.status.entry != format::EntryState::leased,
-                                    std::uint64_t{found.record.head.payload_bytes}, std::uint64_t{owner}});
+                                    std::uint64_t{found.record.head.payload_bytes}});
         return true;
     });
     return answer;

@@ -67,6 +67,7 @@ Answer consumers(const Context& context) {
     const auto leases = oldest_leases(context, ring, answer, groups);
     answer.rows.columns = {column("GROUP"),
                            column("CONSUMER"),
+                           column("PARTICIPANT", Kind::count),
                            column("PID", Kind::count),
                            column("ALIVE"),
                            column("IN-FLIGHT", Kind::count),
@@ -78,7 +79,6 @@ Answer consumers(const Context& context) {
                            column("EXPIRED", Kind::count),
                            column("AVG-HANDLER", Kind::age),
                            hidden("active", Kind::flag),
-                           hidden("participant", Kind::count),
                            hidden("delivered", Kind::count),
                            hidden("rejected", Kind::count),
                            hidden("released", Kind::count),
@@ -97,12 +97,12 @@ Answer consumers(const Context& context) {
             }
             const bool exclusive = group.mode == format::GroupMode::exclusive;
             answer.rows.rows.push_back(
-                {group.name, h.name, number_or_unknown(person.pid), text_or_unknown(person.process), h.in_flight,
-                 group.max_in_flight_consumer, age_cell(lease_age),
+                {group.name, h.name, std::uint64_t{h.participant}, number_or_unknown(person.pid),
+                 text_or_unknown(person.process), h.in_flight, group.max_in_flight_consumer, age_cell(lease_age),
                  h.last_outcome_ns == 0 ? Cell{} : Cell{h.last_outcome_ns}, h.acked, h.nacked, h.lapsed,
                  h.handler_samples == 0 ? Cell{} : age_cell(h.handler_ns / h.handler_samples),
-                 exclusive ? Cell{group.owner == h.participant && group.owner_handle == h.index} : Cell{},
-                 std::uint64_t{h.participant}, h.published, h.rejected, h.released, h.stale});
+                 exclusive ? Cell{group.owner == h.participant && group.owner_handle == h.index} : Cell{}, h.published,
+                 h.rejected, h.released, h.stale});
         }
     }
     return answer;
@@ -115,6 +115,7 @@ Answer producers(const Context& context) {
     const auto seen = format::survey(ring.bytes, context.source.tables(), now);
     note_walk(answer, ring, seen);
     answer.rows.columns = {column("PRODUCER"),
+                           column("PARTICIPANT", Kind::count),
                            column("PID", Kind::count),
                            column("ALIVE"),
                            column("PUBLISHED", Kind::count),
@@ -122,8 +123,7 @@ Answer producers(const Context& context) {
                            column("BLOCKED-NOW", Kind::age),
                            column("BLOCKED-TOTAL", Kind::age),
                            column("LAST-SEQ", Kind::count),
-                           column("OPEN-RESERVATIONS", Kind::count),
-                           hidden("participant", Kind::count)};
+                           column("OPEN-RESERVATIONS", Kind::count)};
     answer.rows.when_empty = "no producers";
     for (const HandleInfo& h : context.people.handles()) {
         if (h.kind != HandleKind::producer) continue;
@@ -136,10 +136,10 @@ Answer producers(const Context& context) {
                               [&](const format::OpenClaim& claim) { return claim.owner == h.participant; }));
         }
         const bool blocked = h.waiting == format::Waiting::for_credit;
-        answer.rows.rows.push_back({h.name, number_or_unknown(person.pid), text_or_unknown(person.process), h.published,
-                                    h.acked, blocked ? age_cell(since(h.waiting_since_ns, now.mono_ns)) : Cell{},
-                                    age_cell(h.blocked_ns), h.published == 0 ? Cell{} : Cell{h.last_seq}, open,
-                                    std::uint64_t{h.participant}});
+        answer.rows.rows.push_back(
+            {h.name, std::uint64_t{h.participant}, number_or_unknown(person.pid), text_or_unknown(person.process),
+             h.published, h.acked, blocked ? age_cell(since(h.waiting_since_ns, now.mono_ns)) : Cell{},
+             age_cell(h.blocked_ns), h.published == 0 ? Cell{} : Cell{h.last_seq}, open, std::uint64_t{h.participant}});
     }
     return answer;
 }

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "tools/common/format_text.hpp"
-#include "tools/ring_dump/views.hpp"
+#include "tools/ring_dump/settings.hpp"
 
 namespace rondo::dump {
 
@@ -48,11 +48,11 @@ Rows blocker_columns() {
                     column("BLOCKED-BY"),
                     column("GROUP"),
                     column("NAME"),
+                    column("PARTICIPANT", Kind::count),
                     column("PID", Kind::count),
                     column("PROCESS"),
                     column("AGE", Kind::age),
                     column("HOLDS-FLOOR", Kind::flag),
-                    hidden("participant", Kind::count),
                     hidden("age_at_least", Kind::flag)};
     rows.when_empty = "nothing: every message is settled";
     return rows;
@@ -71,9 +71,10 @@ void add_blockers(const Context& context, const Ring& ring, const Survey& seen, 
         }
         const Person person = context.people.person(b.participant, b.handle);
         out.rows.push_back({std::string(ring.name()), b.position, std::string(block_word(b.kind, dead_ring)),
-                            text_or_unknown(group), text_or_unknown(person.name), number_or_unknown(person.pid),
-                            text_or_unknown(person.process), age_cell(b.age_ns), b.holds_floor,
-                            b.participant == 0 ? Cell{} : Cell{std::uint64_t{b.participant}}, b.age_at_least});
+                            text_or_unknown(group), text_or_unknown(person.name),
+                            b.participant == 0 ? Cell{} : Cell{std::uint64_t{b.participant}},
+                            number_or_unknown(person.pid), text_or_unknown(person.process), age_cell(b.age_ns),
+                            b.holds_floor, b.age_at_least});
     }
 }
 
@@ -94,10 +95,7 @@ std::string preamble_of(const Context& context) {
     text +=
         fmt::format("queue {}  boot {} ({})  created {}\n", tools::uuid_text(s.queue_uuid), tools::uuid_text(s.boot_id),
                     context.source.this_boot(ring) ? "this one" : "an earlier one", tools::rfc3339(s.created_ns));
-    text += fmt::format("capacity {}  max record {}  checksums {}  participants {}\n\n",
-                        tools::bytes_text(s.slot_count * format::slot_bytes), tools::bytes_text(s.max_record_bytes),
-                        s.checksum == format::Checksum::xxh3 ? "xxh3" : "none", context.people.participants().size());
-    return text;
+    return text + queue_properties_text(context) + "\n";
 }
 
 }  // namespace
@@ -105,6 +103,7 @@ std::string preamble_of(const Context& context) {
 Answer overview(const Context& context) {
     Answer answer;
     answer.preamble = preamble_of(context);
+    answer.properties = queue_properties(context);
     answer.rows.columns = {column("RING"),
                            column("FLOOR-SEQ", Kind::count),
                            column("TAIL-SEQ", Kind::count),
@@ -124,7 +123,8 @@ Answer overview(const Context& context) {
         const auto seen = format::survey(ring->bytes, context.source.tables(), context.source.now(*ring));
         note_walk(answer, *ring, seen);
         const std::uint64_t slots = ring->bytes.slots();
-        answer.rows.rows.push_back({std::string(ring->name()), seen.floor, seen.tail, seen.hot.limit, seen.messages,
+        const Seq floor = seen.tail - seen.used_slots;
+        answer.rows.rows.push_back({std::string(ring->name()), floor, seen.tail, floor + slots, seen.messages,
                                     seen.used_slots * format::slot_bytes, seen.pinned_slots * format::slot_bytes,
                                     seen.hot.void_total, seen.credit_slots * format::slot_bytes,
                                     slots * format::slot_bytes, seen.open_claim_count, seen.hot.corrupt_total,

@@ -21,7 +21,9 @@ using format::RecordState;
 constexpr std::size_t problems_kept = 100;
 
 struct Report {
-    std::uint64_t records = 0, voids = 0, open = 0, checked = 0, bad = 0, problem_count = 0;
+    std::uint64_t records = 0, voids = 0, open = 0;
+    std::uint64_t checked = 0;  // of the records: those with a checksum to compare
+    std::uint64_t bad = 0, problem_count = 0;
     std::optional<Seq> first_bad;
     std::vector<std::string> problems;
 
@@ -97,7 +99,7 @@ void check_record(const Ring& ring, const RecordInfo& record, Report& report) {
     if (!message || ring.super().checksum != format::Checksum::none) {
         const auto ok = checksum_matches(ring, record);
         if (!ok) return;
-        ++report.checked;
+        if (message) ++report.checked;
         if (!*ok) {
             ++report.bad;
             report.problem(fmt::format("seq {}: the checksum does not match", record.position), record.position);
@@ -118,8 +120,8 @@ void check_record(const Ring& ring, const RecordInfo& record, Report& report) {
         if (const auto letter = format::decode_dead_entry(parts->payload); !letter) {
             ++report.bad;
             report.problem(fmt::format("seq {}: {}", record.position, letter.error().what), record.position);
-        } else {
-            ++report.checked;
+        } else if (ring.super().checksum == format::Checksum::none) {
+            ++report.checked;  // the entry has one of its own
         }
     }
 }

@@ -31,6 +31,7 @@ struct Section {
 
 struct Answer {
     std::string preamble;  // tables only
+    Fields properties;     // JSON only: the preamble's values
     Rows rows;
     std::vector<Section> more;         // tables, and further keys in JSON
     std::vector<std::string> notices;  // standard error; in JSON "notices"

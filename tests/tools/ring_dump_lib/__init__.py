@@ -115,6 +115,7 @@ class RingDumpTest(unittest.TestCase):
         text = re.sub(r"(?<= )-?\d+(\.\d)?(ns|us|ms|s)\b|(?<= )\d+(m\d\ds|h\d\dm|d\d\dh)", "AGE", text)
         text = re.sub(r'("\w+_seconds": )-?[\d.e-]+', r"\1SECONDS", text)
         text = re.sub(r'("pid": )\d+', r"\1PID", text)
+        text = re.sub(r"uid \d+, gid \d+", "uid UID, gid GID", re.sub(r'("[ug]id": )\d+', r"\1ID", text))
         text = re.sub(r"(?m)^(pid +)\d+", r"\1PID", text)
         text = re.sub(r"(ring-ctl +)\d+(?= )", r"\1PID", text)
         return re.sub(r"(?m)(?<=\S) {2,}", "  ", re.sub(r"(?m)^ +", "", text))
