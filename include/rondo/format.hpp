@@ -195,19 +195,20 @@ inline constexpr std::size_t attempts_kept = 8;
 /// What is known of a message that failed and is not settled yet. Written only by the one who owns the message's
 /// entry (state failing or moving) or, in an exclusive group, by the group's owner.
 struct Note {
-    Word position;  // position << 1 | 1, or 0; shared groups find a note by it
+    Word position;  // position << 1 | 1, or 0; shared groups find a note by it. Top bit: being emptied
     std::uint32_t attempt_count, release_count;
     std::uint64_t first_delivered_ns, last_delivered_ns;  // wall clock
     std::uint32_t code_size, type_size, stage_size, message_size;
     std::uint32_t flags;  // note_message_cut ...
     std::uint32_t reason;  // DeadReason once the message is to be dead-lettered, otherwise 0
+    std::uint64_t first_mono_ns;  // monotonic: first_delivered_ns, for its age, which no wall clock may change
     std::array<Attempt, attempts_kept> attempts;  // ring: attempt n at (n - 1) % 8
     std::array<char, 64> code;
     std::array<char, 128> type;
     std::array<char, 32> stage;
-    std::array<char, 800> message;
+    std::array<char, 792> message;
 };
-static_assert(sizeof(Note) == 2040 && offsetof(Note, attempts) == 56);
+static_assert(sizeof(Note) == 2040 && offsetof(Note, attempts) == 64);
 inline constexpr std::uint32_t note_message_cut = 1;
 inline constexpr std::uint32_t note_detail_lost = 2;
 
@@ -226,7 +227,7 @@ struct alignas(128) Group {
     std::array<std::atomic<char>, name_bytes> name;
     Word first;    // admin. Where the group began
     Word returns;  // shared: whoever gives a message back; grows. Tells the members to look
-    Word reserved0[6];
+    std::array<Word, 6> returned;  // same: n-th return at n % 6: position << 11 | n % 2048
     // Marks.
     Hot<Word> cursor;  // exclusive: owner; shared (low water): anyone. First position not settled, or `nowhere`
     Hot<Word> hint;    // shared: anyone. First position never leased

@@ -83,7 +83,9 @@ struct GroupOptions {
     std::optional<Duration> backoff_max{};              // 60 s; initial .. 24 h
     std::optional<Jitter> jitter{};                     // equal: uniform in [d/2, d]
     std::optional<Duration> retry_max_age{};            // 24 h from the first hand-over; 1 s .. forever
-    std::optional<std::uint32_t> max_in_flight{};       // per consumer; 1024; 1 .. slots/2
+    // Per consumer; 1024, but 1 in an exclusive group with max_deliveries 1: a failure there brings all behind it back,
+    // each hand-over counts, and what was in hand would be dead. 1 .. slots/2.
+    std::optional<std::uint32_t> max_in_flight{};
     std::optional<std::uint32_t> max_in_flight_group{};  // 65536
     std::optional<std::uint32_t> max_dead_pending{};    // 1000; shared groups; an exclusive one stops at the first
 };

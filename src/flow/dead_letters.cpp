@@ -69,13 +69,17 @@ std::string_view DeadRing::producer_name(std::uint16_t producer, std::array<char
 
 bool DeadRing::claim(std::uint64_t k, ring::Claimed& out, bool& full) {
     ring::MpmcRing<> producer(ring_, participant_);
-    for (int turn = 0; turn < 3; ++turn) {
+    for (;;) {
+        // ORD(credit.limit): acquire; pairs with advance_limit(). Before asking, as in ProducerCore::try_room().
+        const std::uint64_t limit = ring_.limit().load(std::memory_order_acquire);
         const auto status = producer.claim(k, out);
         if (status == ring::ClaimStatus::ok) return true;
         full = status == ring::ClaimStatus::full;
-        if (!full || !advance_limit(ring_, groups_, {})) return false;
+        if (!full) return false;
+        (void)advance_limit(ring_, groups_, {});
+        // ORD(credit.limit): acquire; as above.
+        if (ring_.limit().load(std::memory_order_acquire) == limit) return false;
     }
-    return false;
 }
 
 DeadRing::Append DeadRing::append(const ring::RingView& main, const format::Superblock& main_super,

@@ -45,6 +45,8 @@ bool ExclusiveGroup::acquire() {
         return true;
     }
     std::uint64_t nobody = 0;
+    // ORD(none): a standby looks often, and must not take the line from the owner.
+    if (group_->owner.load(std::memory_order_relaxed) != 0) return false;
     // ORD(group.owner): acq_rel; pairs with give_up() and the scavenger. Carries the marks and the note.
     if (!group_->owner.compare_exchange_strong(nobody, owner_word_, std::memory_order_acq_rel,
                                                std::memory_order_relaxed))
@@ -152,9 +154,9 @@ ExclusiveGroup::Next ExclusiveGroup::next(const Clock& now, const Handler& handl
             group_->handed.store(end, std::memory_order_release);
         }
         next_ = end;
-        push({p, end, now.wall_ns, attempts + 1});
+        push({p, end, now.wall_ns, std::min(attempts + 1, format::max_attempts)});
         if (count_ == 1) tell_first();
-        out = {p, end, attempts + 1, r, session_};
+        out = {p, end, open_[(first_ + count_ - 1) % open_.size()].attempts, r, session_};
         return Next::handed;
     }
     return Next::empty;
@@ -195,7 +197,14 @@ ExclusiveGroup::Settled ExclusiveGroup::fail(Seq position, std::uint64_t session
 ExclusiveGroup::Settled ExclusiveGroup::fail_first(const Failure& f, const Clock& now) {
     const Open o = first();
     ring::RecordView r{};
-    if (ring::peek(ring_, o.position, r) != ring::Peek::record) return Settled::stale;
+    if (ring::peek(ring_, o.position, r) != ring::Peek::record) {
+        // Damaged since it was handed over: nobody can read it any more.
+        group_->skipped.fetch_add(1, std::memory_order_relaxed);  // ORD(none): a counter
+        forget_all();
+        restart(o.end);
+        set_cursor(o.end);
+        return Settled::ok;
+    }
     auto& note = note_for(o.position);
     const bool tried = f.outcome != Outcome::released;  // otherwise only its age can end it
     const bool last = f.outcome == Outcome::rejected || (tried && policy_.spent(o.attempts));
@@ -232,7 +241,7 @@ ExclusiveGroup::Settled ExclusiveGroup::release_first(const Failure& f, const Cl
     const Open o = first();
     auto& note = note_for(o.position);
     ++note.release_count;
-    if (note.first_delivered_ns == 0) note.first_delivered_ns = f.started_ns;
+    note_hand_over(note, f);
     if (too_old(note, now)) return fail_first(f, now);
     forget_all();
     // ORD(none): carried to a successor by the ownership.
@@ -289,8 +298,7 @@ bool ExclusiveGroup::dead_letter(Seq position, Seq end, const ring::RecordView& 
     // ORD(none): for a successor, carried by the ownership: where to look for the copy before copying again.
     group_->move_tail.store(dead_.tail(), std::memory_order_relaxed);
     group_->move.store(position << 1 | 1, std::memory_order_relaxed);
-    const auto done = dead_.append(ring_, *super_, d);
-    if (done == DeadRing::Append::full) {
+    if (dead_.append(ring_, *super_, d) != DeadRing::Append::done) {
         // ORD(none): carried by the ownership; shown by ring-dump.
         group_->dead_pending.store(position << 1 | 1, std::memory_order_relaxed);
         group_->move.store(0, std::memory_order_relaxed);
@@ -305,10 +313,8 @@ bool ExclusiveGroup::dead_letter(Seq position, Seq end, const ring::RecordView& 
     return true;
 }
 
-/// 0: nobody knows when it was handed over first.
 bool ExclusiveGroup::too_old(const format::Note& note, const Clock& now) const {
-    return note.first_delivered_ns != 0 && now.wall_ns > note.first_delivered_ns &&
-           now.wall_ns - note.first_delivered_ns >= policy_.retry_max_age_ns;
+    return age_of(note, now.mono_ns) >= policy_.retry_max_age_ns;
 }
 
 format::Note& ExclusiveGroup::note_for(Seq p) {
@@ -351,13 +357,14 @@ void ExclusiveGroup::push(const Open& o) {
     ++count_;
 }
 
-void note_owner_death(const ring::RingView& ring, format::Group& g, const Handler& handler, std::uint64_t wall_ns) {
+void note_owner_death(const ring::RingView& ring, format::Group& g, std::uint32_t index, std::uint32_t life,
+                      const Handler& handler, std::uint64_t wall_ns) {
     // ORD(group.mark): acquire; pairs with set_cursor().
     Seq p = g.cursor.load(std::memory_order_acquire);
     // ORD(group.handed): acquire; pairs with next().
     const Seq handed = g.handed.load(std::memory_order_acquire);
     ring::RecordView r{};
-    while (p < handed && ring::peek(ring, p, r) == ring::Peek::record && r.head.type != ring::RecordType::message)
+    while (p < handed && ring::peek(ring, p, r) == ring::Peek::record && not_for(ring, p, r, index, life))
         p += r.head.slots;
     if (p >= handed) return;
     const std::uint32_t attempts = charged(g, p, handed);

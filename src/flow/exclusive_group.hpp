@@ -121,7 +121,7 @@ private:
 };
 
 /// In a dead owner's name, its lock held: notes the attempt it died in. The ownership is the caller's to clear.
-void note_owner_death(const ring::RingView& ring, format::Group& group, const Handler& handler,
-                      std::uint64_t wall_ns);
+void note_owner_death(const ring::RingView& ring, format::Group& group, std::uint32_t index, std::uint32_t life,
+                      const Handler& handler, std::uint64_t wall_ns);
 
 }  // namespace rondo::flow

@@ -30,7 +30,8 @@ struct Failure {
     Reason reason{};
     bool damaged = false;  // the message's bytes are: it dies as corrupt
     std::optional<std::uint64_t> delay_ns{};  // nack's own; otherwise the group's backoff
-    std::uint64_t started_ns = 0, ended_ns = 0;  // wall clock
+    std::uint64_t started_ns = 0, ended_ns = 0;  // wall clock; 0: not known
+    std::uint64_t started_mono_ns = 0;           // same moment, monotonic
     Handler handler{};
 };
 
@@ -43,15 +44,33 @@ std::uint32_t put_text(std::array<char, N>& to, std::string_view text, bool& cut
     return static_cast<std::uint32_t>(piece.text.size());
 }
 
-/// Empties `note` for the message at `position`.
+/// Set in a note's position while the former message's story is removed.
+inline constexpr std::uint64_t note_emptied = std::uint64_t{1} << 63;
+
+/// Empties `note` for the message at `position`. Killed in between, the next one finds no note of that message.
 inline void begin_note(format::Note& note, Seq position) {
+    // ORD(note.position): release; pairs with probe(). A half emptied note is nobody's.
+    note.position.store(position << 1 | 1 | note_emptied, std::memory_order_release);
     note.attempt_count = note.release_count = 0;
     note.first_delivered_ns = note.last_delivered_ns = 0;
     note.code_size = note.type_size = note.stage_size = note.message_size = 0;
     note.flags = note.reason = 0;
+    note.first_mono_ns = 0;
     note.attempts = {};
     // ORD(note.position): release; pairs with the lookup's acquire.
     note.position.store(position << 1 | 1, std::memory_order_release);
+}
+
+/// When it was handed over for the first and the last time.
+inline void note_hand_over(format::Note& note, const Failure& f) {
+    if (note.first_delivered_ns == 0) note.first_delivered_ns = f.started_ns;
+    if (note.first_mono_ns == 0) note.first_mono_ns = f.started_mono_ns;
+    note.last_delivered_ns = f.started_ns;
+}
+
+/// For how long the message has been tried, by the monotonic clock; 0: nobody knows.
+inline std::uint64_t age_of(const format::Note& note, std::uint64_t mono_ns) {
+    return note.first_mono_ns != 0 && mono_ns > note.first_mono_ns ? mono_ns - note.first_mono_ns : 0;
 }
 
 /// Adds attempt `number` (from 1). Repeating the last one replaces it: a repairer may come twice.
@@ -68,8 +87,7 @@ inline void note_attempt(format::Note& note, std::uint32_t number, const Failure
     put_text(a.consumer, f.handler.consumer, cut);
     put_text(a.error_code, f.reason.code, cut);
     note.attempt_count = std::max(note.attempt_count, number);
-    if (note.first_delivered_ns == 0) note.first_delivered_ns = f.started_ns;
-    note.last_delivered_ns = f.started_ns;
+    note_hand_over(note, f);
     bool text_cut = false;
     note.code_size = put_text(note.code, f.reason.code, text_cut);
     note.type_size = put_text(note.type, f.reason.type, text_cut);

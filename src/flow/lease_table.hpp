@@ -50,9 +50,11 @@ private:
             auto& n = notes[(first + i) % notes.size()];
             // ORD(note.position): acquire; pairs with begin_note().
             std::uint64_t there = n.position.load(std::memory_order_acquire);
-            if (there != 0 && there >> 1 >= *floor) continue;
+            // Its own message's, half emptied: the one who began that was killed.
+            const bool mine = there == (wanted | note_emptied);
+            if (there != 0 && !mine && (there & ~note_emptied) >> 1 >= *floor) continue;
             // ORD(note.position): acq_rel; pairs with the loads above. Positions below the floor never come back.
-            if (!n.position.compare_exchange_strong(there, wanted, std::memory_order_acq_rel,
+            if (!n.position.compare_exchange_strong(there, wanted | note_emptied, std::memory_order_acq_rel,
                                                     std::memory_order_relaxed))
                 continue;
             begin_note(n, position);

@@ -24,51 +24,48 @@ DeadReason reason_of(Outcome last) {
 }
 
 bool too_old(const FailureContext& c, const format::Note* note) {
-    return note != nullptr && note->first_delivered_ns != 0 && c.wall_ns > note->first_delivered_ns &&
-           c.wall_ns - note->first_delivered_ns >= c.policy.retry_max_age_ns;
+    return note != nullptr && age_of(*note, c.mono_ns) >= c.policy.retry_max_age_ns;
 }
 
-/// The entry is `moving` and ours: copy, settle. Not again if a dead mover's copy is there.
-Fate copy_and_settle(const FailureContext& c, Seq position, std::uint64_t word, bool look_first, const Reason& texts,
-                     const Handler& handler) {
-    ring::RecordView record{};
-    Death d;
-    const auto* note = c.group.table().find_note(position);
-    if (c.group.read(position, record)) {
-        const std::uint32_t attempts = format::unpack_lease(word).attempts;
-        d.position = position;
-        d.record = record;
-        d.group = c.group.index();
-        d.life = c.group.life();
-        d.group_name = c.group_name;
-        d.reason = note != nullptr && note->reason != 0 ? static_cast<DeadReason>(note->reason)
-                   : c.policy.spent(attempts)           ? DeadReason::max_deliveries
-                                                        : DeadReason::rejected;
-        d.texts = texts;
-        d.note = note;
-        d.delivery_count = attempts;
-        d.max_deliveries = c.policy.max_deliveries;
-        d.handler = handler;
-        d.now_ns = c.wall_ns;
-        if (!look_first ||
-            !c.dead.contains(identity_of(c.super, d), c.group.noted_dead_tail(position, c.dead.tail()))) {
-            const auto done = c.dead.append(c.group.ring(), c.super, d);
-            if (done == DeadRing::Append::full) {
-                c.group.end_moving(position, word, false);
-                return Fate::dead_pending;
-            }
-        }
-    }
-    // ORD(none): a counter.
-    c.group.group().dead_lettered.fetch_add(1, std::memory_order_relaxed);
+Fate settle_moved(const FailureContext& c, Seq position, std::uint64_t word, format::Word& counter) {
+    counter.fetch_add(1, std::memory_order_relaxed);  // ORD(none): a counter
     c.group.end_moving(position, word, true);
     c.group.advance_low_water();
     return Fate::dead_lettered;
 }
 
+/// The entry is `moving` and ours: copy, settle. Not again if a dead mover's copy is there.
+Fate copy_and_settle(const FailureContext& c, Seq position, std::uint64_t word, bool look_first, const Reason& texts,
+                     const Handler& handler) {
+    Death d;
+    // Damaged since it was taken: nothing is left to keep.
+    if (!c.group.read(position, d.record)) return settle_moved(c, position, word, c.group.group().skipped);
+    const auto* note = c.group.table().find_note(position);
+    const std::uint32_t attempts = format::unpack_lease(word).attempts;
+    d.position = position;
+    d.group = c.group.index();
+    d.life = c.group.life();
+    d.group_name = c.group_name;
+    d.reason = note != nullptr && note->reason != 0 ? static_cast<DeadReason>(note->reason)
+               : c.policy.spent(attempts)           ? DeadReason::max_deliveries
+                                                    : DeadReason::rejected;
+    d.texts = texts;
+    d.note = note;
+    d.delivery_count = attempts;
+    d.max_deliveries = c.policy.max_deliveries;
+    d.handler = handler;
+    d.now_ns = c.wall_ns;
+    const bool there = look_first && c.dead.contains(identity_of(c.super, d), 0);
+    if (!there && c.dead.append(c.group.ring(), c.super, d) != DeadRing::Append::done) {
+        c.group.end_moving(position, word, false);
+        return Fate::dead_pending;
+    }
+    return settle_moved(c, position, word, c.group.group().dead_lettered);
+}
+
 Fate move_away(const FailureContext& c, Seq position, std::uint64_t word, std::uint32_t owner, const Reason& texts,
                const Handler& handler) {
-    if (!c.group.begin_moving(position, word, owner, c.dead.tail())) return Fate::stale;
+    if (!c.group.begin_moving(position, word, owner)) return Fate::stale;
     return copy_and_settle(c, position, word, false, texts, handler);
 }
 
@@ -110,8 +107,7 @@ Fate release_message(const FailureContext& c, Seq position, std::uint64_t word, 
     auto* note = c.group.table().note_for(position, c.group.low_water());
     if (note != nullptr) {
         ++note->release_count;
-        if (note->first_delivered_ns == 0) note->first_delivered_ns = f.started_ns;
-        note->last_delivered_ns = f.started_ns;
+        note_hand_over(*note, f);
         if (too_old(c, note)) {
             note->reason = static_cast<std::uint32_t>(DeadReason::retry_timeout);
             return move_away(c, position, word, owner, f.reason, f.handler);
@@ -126,14 +122,14 @@ Fate retry_move(const FailureContext& c, Seq position, std::uint64_t word, std::
     return move_away(c, position, word, owner, note == nullptr ? Reason{} : noted_reason(*note), {});
 }
 
-std::uint64_t handed_over_ns(const FailureContext& c, Seq position, std::uint64_t word) {
+void put_hand_over(const FailureContext& c, Seq position, std::uint64_t word, Failure& f) {
     const auto w = format::unpack_lease(word);
     // ORD(none): believed only with the tag of `word`.
     const auto due = format::unpack_due(c.group.entry(position).b.load(std::memory_order_relaxed));
     const std::uint64_t deadline = due.value * format::due_tick_ns;
-    if (due.owner != w.owner || due.attempts != w.attempts || deadline < c.policy.lease_ns) return 0;
-    const std::uint64_t handed = std::min(deadline - c.policy.lease_ns, c.mono_ns);
-    return c.wall_ns - std::min(c.mono_ns - handed, c.wall_ns);
+    if (due.owner != w.owner || due.attempts != w.attempts || deadline < c.policy.lease_ns) return;
+    f.started_mono_ns = std::min(deadline - c.policy.lease_ns, c.mono_ns);
+    f.started_ns = c.wall_ns - std::min(c.mono_ns - f.started_mono_ns, c.wall_ns);
 }
 
 std::uint64_t repair_leases(const FailureContext& c, std::uint32_t owner, const Handler& handler) {
@@ -154,7 +150,7 @@ std::uint64_t repair_leases(const FailureContext& c, std::uint32_t owner, const 
         f.reason.message = "the consumer's process ended while it had the message";
         f.handler = handler;
         f.ended_ns = c.wall_ns;
-        f.started_ns = handed_over_ns(c, p, word);
+        put_hand_over(c, p, word, f);
         switch (w.state) {
             case EntryState::leased:
                 c.group.give_back({p, word, {}, 0});

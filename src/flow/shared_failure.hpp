@@ -38,9 +38,9 @@ Fate release_message(const FailureContext& c, Seq position, std::uint64_t word, 
 /// dead_pending -> dead_lettered, if dead.ring has room now.
 Fate retry_move(const FailureContext& c, Seq position, std::uint64_t word, std::uint32_t owner);
 
-/// Wall clock ns at which a message that is handed (or failing) as `word` says was handed over, by its deadline: if the
-/// lease was extended, when that was. 0: not known.
-std::uint64_t handed_over_ns(const FailureContext& c, Seq position, std::uint64_t word);
+/// Puts into `f` when a message that is handed (or failing) as `word` says was handed over, by its deadline: if the
+/// lease was extended, when that was. Left 0 if it is not known.
+void put_hand_over(const FailureContext& c, Seq position, std::uint64_t word, Failure& f);
 
 /// Repairs every entry of the dead participant `owner`, whose lock the caller holds. Restartable at any point.
 /// Returns how many messages came back or were moved.

@@ -51,9 +51,8 @@ Take SharedGroup::take_new(std::uint64_t deadline, bool hand_over, format::Word&
         // that whoever settles this message moves.
         // ORD(none): only this consumer writes its pin.
         if (pin.load(std::memory_order_relaxed) > p) pin.store(p, std::memory_order_release);
-        // ORD(none): advisory; believed only if its tag matches A.
-        entry(p).b.store(format::pack_due({deadline, me_, charged}), std::memory_order_relaxed);
-        if (!change(p, word, {lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) continue;
+        if (!lease_until(deadline, p, word, {lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged}))
+            continue;
         move_hint(p, r.head.slots);
         out = {p, word, r, deadline};
         // Looked into only now: without the lease the bytes could be another record's already.
@@ -79,41 +78,48 @@ SharedGroup::Returned SharedGroup::sweep(Seq& at, std::uint64_t now, std::uint64
     const Seq low = low_water();
     const Seq end = std::min(hint(), low + ring_.slots);
     for (at = std::max(at, low); at < end; ++at) {
-        // ORD(lease.entry): acquire; pairs with change().
-        std::uint64_t word = entry(at).a.load(std::memory_order_acquire);
-        const LeaseWord w = format::unpack_lease(word);
-        if (w.lap1 != ring_.lap1(at) || w.state == EntryState::settled) continue;
-        if (w.state == EntryState::ready) return {Found::ready, at++, word};
-        if (w.state == EntryState::dead_pending) return {Found::dead_pending, at++, word};
-        if (w.state == EntryState::failing || w.state == EntryState::moving) continue;
-        // ORD(none): advisory; its tag must match A.
-        std::uint64_t b = entry(at).b.load(std::memory_order_relaxed);
-        const auto due = format::unpack_due(b);
-        if (due.owner != w.owner || due.attempts != w.attempts) {
-            // Either A moved on between the two loads, or a slower rival's B came last. Only in the second case is
-            // there something to mend: start the clock anew and come back; late, never early.
-            // ORD(lease.entry): acquire; pairs with change().
-            if (entry(at).a.load(std::memory_order_acquire) != word) {
-                next_due = std::min(next_due, now + 1);
-                continue;
-            }
-            const std::uint64_t fresh = now + (w.state == EntryState::backoff ? format::decode_delay(w.owner) : lease);
-            // ORD(none): as above.
-            entry(at).b.compare_exchange_strong(b, format::pack_due({fresh, w.owner, w.attempts}),
-                                                std::memory_order_relaxed, std::memory_order_relaxed);
-            next_due = std::min(next_due, fresh);
-            continue;
-        }
-        if (due.value > now) {
-            next_due = std::min(next_due, due.value);
-            continue;
-        }
-        const Found found = w.state == EntryState::backoff  ? Found::due
-                            : w.state == EntryState::leased ? Found::lapsed_untouched
-                                                            : Found::lapsed;
-        return {found, at++, word};
+        const auto r = look(at, now, lease, next_due);
+        if (r.found == Found::nothing) continue;
+        ++at;
+        return r;
     }
     return {};
+}
+
+SharedGroup::Returned SharedGroup::look(Seq p, std::uint64_t now, std::uint64_t lease, std::uint64_t& next_due) {
+    // ORD(lease.entry): acquire; pairs with change().
+    const std::uint64_t word = entry(p).a.load(std::memory_order_acquire);
+    const LeaseWord w = format::unpack_lease(word);
+    if (w.lap1 != ring_.lap1(p) || w.state == EntryState::settled) return {};
+    if (w.state == EntryState::ready) return {Found::ready, p, word};
+    if (w.state == EntryState::dead_pending) return {Found::dead_pending, p, word};
+    if (w.state == EntryState::failing || w.state == EntryState::moving) return {};
+    // ORD(lease.deadline): acquire; pairs with lease_until().
+    std::uint64_t b = entry(p).b.load(std::memory_order_acquire);
+    const auto due = format::unpack_due(b);
+    if (due.owner != w.owner || due.attempts != w.attempts) {
+        // Either A moved on between the two loads, or its owner has not written the deadline yet, or never will. Only
+        // then is there something to mend: start the clock anew and come back; late, never early.
+        // ORD(lease.entry): acquire; pairs with change().
+        if (entry(p).a.load(std::memory_order_acquire) != word) {
+            next_due = std::min(next_due, now + 1);
+            return {};
+        }
+        const std::uint64_t fresh = now + (w.state == EntryState::backoff ? format::decode_delay(w.owner) : lease);
+        // ORD(lease.deadline): release; as lease_until(). From the old value only.
+        entry(p).b.compare_exchange_strong(b, format::pack_due({fresh, w.owner, w.attempts}),
+                                           std::memory_order_release, std::memory_order_relaxed);
+        next_due = std::min(next_due, fresh);
+        return {};
+    }
+    if (due.value > now) {
+        next_due = std::min(next_due, due.value);
+        return {};
+    }
+    return {w.state == EntryState::backoff  ? Found::due
+            : w.state == EntryState::leased ? Found::lapsed_untouched
+                                            : Found::lapsed,
+            p, word};
 }
 
 bool SharedGroup::take_returned(const Returned& r, std::uint64_t deadline, bool hand_over, format::Word& pin,
@@ -124,10 +130,9 @@ bool SharedGroup::take_returned(const Returned& r, std::uint64_t deadline, bool 
     // ORD(handle.borrow): release; as in take_new().
     // ORD(none): only this consumer writes its pin.
     if (pin.load(std::memory_order_relaxed) > p) pin.store(p, std::memory_order_release);
-    // ORD(none): advisory.
-    entry(p).b.store(format::pack_due({deadline, me_, charged}), std::memory_order_relaxed);
     std::uint64_t word = r.word;
-    if (!change(p, word, {w.lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged})) return false;
+    if (!lease_until(deadline, p, word, {w.lap1, hand_over ? EntryState::handed : EntryState::leased, me_, charged}))
+        return false;
     out.position = p;
     out.word = word;
     out.due = deadline;
@@ -165,12 +170,8 @@ bool SharedGroup::take_at(Seq p, std::uint64_t& former, Leased& out) {
 bool SharedGroup::hand_over(Leased& lease, std::uint64_t deadline) {
     const LeaseWord w = format::unpack_lease(lease.word);
     const std::uint32_t charged = std::min(w.attempts + 1, format::max_attempts);
-    // ORD(lease.entry): acquire; pairs with change(). Another's deadline must not be touched.
-    if (entry(lease.position).a.load(std::memory_order_acquire) != lease.word) return false;
-    // ORD(none): advisory; while its tag does not match A, an expirer starts the clock anew.
-    entry(lease.position).b.store(format::pack_due({deadline, w.owner, charged}), std::memory_order_relaxed);
     lease.due = deadline;
-    return change(lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged});
+    return lease_until(deadline, lease.position, lease.word, {w.lap1, EntryState::handed, w.owner, charged});
 }
 
 bool SharedGroup::distinct(const Leased& lease) const {
@@ -195,7 +196,7 @@ bool SharedGroup::give_back(const Leased& lease) {
     const LeaseWord w = format::unpack_lease(lease.word);
     std::uint64_t word = lease.word;
     if (!change(lease.position, word, {w.lap1, EntryState::ready, 0, w.attempts})) return false;
-    note_return();
+    note_return(lease.position);
     return true;
 }
 
@@ -223,19 +224,17 @@ void SharedGroup::end_failing(Seq p, std::uint64_t word, std::uint64_t now, std:
     // ORD(none): believed only with the tag that the CAS below sets.
     entry(p).b.store(format::pack_due({due, code, w.attempts}), std::memory_order_relaxed);
     change(p, word, {w.lap1, EntryState::backoff, code, w.attempts});
-    note_return();
+    note_return(p);
 }
 
 void SharedGroup::end_releasing(Seq p, std::uint64_t word) {
     const LeaseWord w = format::unpack_lease(word);
     change(p, word, {w.lap1, EntryState::ready, 0, w.attempts == 0 ? 0 : w.attempts - 1});
-    note_return();
+    note_return(p);
 }
 
-bool SharedGroup::begin_moving(Seq p, std::uint64_t& word, std::uint32_t owner, Seq dead_tail) {
+bool SharedGroup::begin_moving(Seq p, std::uint64_t& word, std::uint32_t owner) {
     const LeaseWord w = format::unpack_lease(word);
-    // ORD(none): before the state says moving; read only by whoever owns the move.
-    entry(p).b.store(format::pack_due({dead_tail, owner, w.attempts}), std::memory_order_relaxed);
     return change(p, word, {w.lap1, EntryState::moving, owner, w.attempts});
 }
 
@@ -247,13 +246,6 @@ void SharedGroup::end_moving(Seq p, std::uint64_t word, bool moved) {
     } else {
         change(p, word, {w.lap1, EntryState::dead_pending, 0, w.attempts});
     }
-}
-
-Seq SharedGroup::noted_dead_tail(Seq p, Seq tail_now) const {
-    // ORD(none): written before the entry's state, which the caller acquired.
-    const Seq low = format::unpack_due(entry(p).b.load(std::memory_order_relaxed)).value;
-    const Seq noted = (tail_now & ~format::max_due) | low;
-    return noted > tail_now ? noted - (format::max_due + 1) : noted;
 }
 
 bool SharedGroup::advance_low_water() {
@@ -301,9 +293,19 @@ std::uint64_t SharedGroup::returns() const {
     return group_->returns.load(std::memory_order_acquire);
 }
 
-void SharedGroup::note_return() {
+void SharedGroup::note_return(Seq p) {
     // ORD(group.returns): release; pairs with returns(): the entry's new state is visible to who sees the count.
-    group_->returns.fetch_add(1, std::memory_order_release);
+    const std::uint64_t n = group_->returns.fetch_add(1, std::memory_order_release);
+    // ORD(group.returned): release; pairs with returned_at().
+    group_->returned[n % returns_kept].store(format::pack_returned(n, p), std::memory_order_release);
+}
+
+std::optional<Seq> SharedGroup::returned_at(std::uint64_t n) const {
+    // ORD(group.returned): acquire; pairs with note_return().
+    const std::uint64_t word = group_->returned[n % returns_kept].load(std::memory_order_acquire);
+    const Seq p = format::returned_position(word);
+    if (word != format::pack_returned(n, p)) return std::nullopt;
+    return p;
 }
 
 bool SharedGroup::skip(Seq p, std::uint64_t word) {
@@ -315,6 +317,25 @@ std::uint64_t SharedGroup::slots_of(Seq p) const {
     const auto head = format::unpack_head(ring_.head(p).load(std::memory_order_relaxed));
     if (format::plausible(head, p, ring_.slots)) return head.slots;
     return ring::extent_of_damage(ring_, p);
+}
+
+/// Only who won the entry writes its deadline. Until that store B must not carry the tag of an earlier lease that looks
+/// like this one: without a tag that fits, an expirer starts the clock anew.
+bool SharedGroup::lease_until(std::uint64_t deadline, Seq p, std::uint64_t& word, const LeaseWord& to) {
+    auto& e = entry(p);
+    // ORD(lease.deadline): acquire; pairs with itself: A is looked at after it.
+    std::uint64_t b = e.b.load(std::memory_order_acquire);
+    const auto left = format::unpack_due(b);
+    if (left.owner == to.owner && left.attempts == to.attempts) {
+        // ORD(lease.entry): acquire; pairs with change(). If it moved on, the deadline may be the winner's.
+        if (e.a.load(std::memory_order_acquire) != word) return false;
+        // ORD(none): from the old value only; the winner's is another.
+        e.b.compare_exchange_strong(b, 0, std::memory_order_relaxed, std::memory_order_relaxed);
+    }
+    if (!change(p, word, to)) return false;
+    // ORD(lease.deadline): release; as above. Believed only if its tag matches A.
+    e.b.store(format::pack_due({deadline, to.owner, to.attempts}), std::memory_order_release);
+    return true;
 }
 
 bool SharedGroup::change(Seq p, std::uint64_t& from, const LeaseWord& to) {

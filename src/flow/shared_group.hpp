@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 #include "flow/lease_table.hpp"
 #include "format/words.hpp"
@@ -67,6 +68,8 @@ public:
     /// lowered to the earliest deadline seen. `lease`: what a deadline that cannot be believed is replaced by, from
     /// now. `nothing` when the hint is reached.
     Returned sweep(Seq& at, std::uint64_t now, std::uint64_t lease, std::uint64_t& next_due);
+    /// Same of one position in [low water, hint).
+    Returned look(Seq position, std::uint64_t now, std::uint64_t lease, std::uint64_t& next_due);
 
     /// Leases what sweep() found ready or due. False: another was faster.
     bool take_returned(const Returned& r, std::uint64_t deadline, bool hand_over, format::Word& pin, Leased& out);
@@ -95,21 +98,21 @@ public:
     void end_failing(Seq position, std::uint64_t word, std::uint64_t now, std::uint64_t wait);
     /// failing -> ready, one attempt less.
     void end_releasing(Seq position, std::uint64_t word);
-    /// failing or dead_pending -> moving; dead.ring's tail is noted. False: another was faster.
-    bool begin_moving(Seq position, std::uint64_t& word, std::uint32_t owner, Seq dead_tail);
+    /// failing or dead_pending -> moving. False: another was faster.
+    bool begin_moving(Seq position, std::uint64_t& word, std::uint32_t owner);
     /// moving -> settled, or dead_pending.
     void end_moving(Seq position, std::uint64_t word, bool moved);
-    /// Where the search for a moving message's copy begins.
-    Seq noted_dead_tail(Seq position, Seq tail_now) const;
 
     /// Moves low water (and a hint that fell behind it) over settled records. True if it moved.
     bool advance_low_water();
 
     Seq low_water() const;
     Seq hint() const;
+    /// How often something came back, so far.
     std::uint64_t returns() const;
-    /// Tells the members that something came back.
-    void note_return();
+    /// What the n-th return (from 0) brought back. Nothing: not told yet, or told over: only a sweep knows.
+    std::optional<Seq> returned_at(std::uint64_t n) const;
+    static constexpr std::uint64_t returns_kept = std::tuple_size_v<decltype(format::Group::returned)>;
 
     /// The record at a position that the caller holds.
     bool read(Seq position, ring::RecordView& out) const { return ring::peek(ring_, position, out) == ring::Peek::record; }
@@ -122,6 +125,8 @@ public:
     format::Entry& entry(Seq p) const { return table_.entries[p & ring_.mask()]; }
 
 private:
+    void note_return(Seq p);
+    bool lease_until(std::uint64_t deadline, Seq p, std::uint64_t& word, const format::LeaseWord& to);
     bool skip(Seq p, std::uint64_t word);
     std::uint64_t slots_of(Seq p) const;
     bool change(Seq p, std::uint64_t& from, const format::LeaseWord& to);

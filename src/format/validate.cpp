@@ -312,7 +312,9 @@ ResolvedGroup resolve(const GroupOptions& o, std::uint64_t slots) noexcept {
     g.backoff_initial_ns = ns(initial);
     g.backoff_max_ns = ns(o.backoff_max.value_or(std::max<Duration>(seconds(60), initial)));
     g.retry_max_age_ns = ns(o.retry_max_age.value_or(hours(24)));
-    g.max_in_flight_consumer = o.max_in_flight ? *o.max_in_flight : std::min(default_in_flight, most);
+    // With one hand-over each, whatever is in hand behind a failed message of an ordered group would die with it.
+    const bool alone = g.mode == GroupMode::exclusive && g.max_deliveries == 1;
+    g.max_in_flight_consumer = o.max_in_flight ? *o.max_in_flight : alone ? 1 : std::min(default_in_flight, most);
     g.max_in_flight_group = o.max_in_flight_group ? *o.max_in_flight_group : std::min(default_in_flight_group, most);
     const std::uint64_t dead_pending = o.max_dead_pending.value_or(default_dead_pending);
     g.max_dead_pending = g.mode == GroupMode::exclusive ? 1 : std::min(dead_pending, most);

@@ -169,6 +169,11 @@ constexpr bool retry_set(std::uint64_t word) { return (word & 1) != 0; }
 constexpr Seq retry_position(std::uint64_t word) { return word >> 11; }
 constexpr std::uint32_t retry_attempts(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 1 & 1023); }
 
+// ---- what came back ------------------------------------------------------------------------------------------
+
+constexpr std::uint64_t pack_returned(std::uint64_t n, Seq position) { return position << 11 | (n & 2047); }
+constexpr Seq returned_position(std::uint64_t word) { return word >> 11; }
+
 // ---- owners of handles and groups ----------------------------------------------------------------------------
 
 constexpr std::uint64_t pack_owner(std::uint32_t participant, std::uint32_t low) {

@@ -94,6 +94,7 @@ void ConsumerCore::close() {
                 auto& s = slots_[i];
                 if (s.state != InFlight::State::leased) continue;
                 (void)shared_->give_back(lease_of(s));
+                unlink(static_cast<std::uint32_t>(i));
                 s.state = InFlight::State::settled;
             }
             lower_pin();
@@ -117,6 +118,7 @@ std::optional<std::uint32_t> ConsumerCore::take_slot() {
 }
 
 void ConsumerCore::free_slot(std::uint32_t i) {
+    if (slots_[i].state != InFlight::State::settled) unlink(i);
     slots_[i].state = InFlight::State::free;
     slots_[i].next = free_;
     free_ = i;
@@ -127,15 +129,28 @@ void ConsumerCore::free_slot(std::uint32_t i) {
     lower_pin();
 }
 
+/// New messages go to the chain's end; what came back is mostly older than all, otherwise looked for from the end.
+void ConsumerCore::link(std::uint32_t i) {
+    auto& s = slots_[i];
+    std::uint32_t left = highest_;
+    if (lowest_ != no_slot && slots_[lowest_].position > s.position) left = no_slot;
+    while (left != no_slot && slots_[left].position > s.position) left = slots_[left].before;
+    s.before = left;
+    s.after = left == no_slot ? lowest_ : slots_[left].after;
+    (s.before == no_slot ? lowest_ : slots_[s.before].after) = i;
+    (s.after == no_slot ? highest_ : slots_[s.after].before) = i;
+}
+
+void ConsumerCore::unlink(std::uint32_t i) {
+    const auto& s = slots_[i];
+    (s.before == no_slot ? lowest_ : slots_[s.before].after) = s.after;
+    (s.after == no_slot ? highest_ : slots_[s.after].before) = s.before;
+}
+
 /// The borrow word = the lowest position that this consumer may still read.
 void ConsumerCore::lower_pin() {
-    Seq low = format::nowhere;
-    for (std::size_t i = 0; i < used_high_; ++i) {
-        if (slots_[i].state == InFlight::State::leased || slots_[i].state == InFlight::State::handed)
-            low = std::min(low, slots_[i].position);
-    }
     // ORD(handle.borrow): release; pairs with settled_floor(): reads below are over.
-    handle().borrow.store(low, std::memory_order_release);
+    handle().borrow.store(lowest_ == no_slot ? format::nowhere : slots_[lowest_].position, std::memory_order_release);
 }
 
 void ConsumerCore::found(std::uint32_t slot, const flow::Leased& lease, bool hand_over) {
@@ -145,6 +160,7 @@ void ConsumerCore::found(std::uint32_t slot, const flow::Leased& lease, bool han
     s.word = lease.word;
     s.due = lease.due;
     s.record = lease.record;
+    link(slot);
 }
 
 /// Wall clock, as exact as the queue's own times.

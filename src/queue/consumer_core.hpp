@@ -25,7 +25,8 @@ namespace rondo::detail {
 struct InFlight {
     enum class State : std::uint8_t { free, leased, handed, settled };  // settled: the bytes may still be borrowed
     State state = State::free;
-    std::uint32_t next = 0;  // free list, or the batch's chain
+    std::uint32_t next = 0;           // free list, or the batch's chain
+    std::uint32_t before = 0, after = 0;  // by position, of those in use
     Seq position = 0;
     std::uint64_t word = 0;        // shared: the lease; exclusive: the session
     std::uint64_t due = 0;         // shared: its deadline
@@ -74,7 +75,7 @@ private:
     enum class Got { message, nothing, error };
     void arm();
     bool may_have_message();
-    bool something_returned();
+    bool something_returned(bool full);
     bool exclusive_may_go_on() const;
     Got first_attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
     Got attempt(bool hand_over, std::uint32_t& slot, std::uint32_t& attempts, Error& error);
@@ -90,8 +91,14 @@ private:
     Message message_of(std::uint32_t slot, std::uint32_t attempts);
     std::optional<std::uint32_t> take_slot();
     void free_slot(std::uint32_t slot);
+    void link(std::uint32_t slot);
+    void unlink(std::uint32_t slot);
     void lower_pin();
     bool group_full() const;
+    std::uint64_t held_by_members() const;
+    bool take_told(std::uint64_t now, bool full, bool hand_over, std::uint32_t& slot, std::uint32_t& attempts);
+    bool take_one(const flow::SharedGroup::Returned& r, std::uint64_t now, bool hand_over, std::uint32_t& slot,
+                  std::uint32_t& attempts);
     void start_pass(std::uint64_t now);
     bool finish_message(Message& m);
     bool mine(const Message& m) const;
@@ -123,7 +130,9 @@ private:
 
     mutable base::SpinLock lock_;
     std::vector<InFlight> slots_;
+    static constexpr std::uint32_t no_slot = ~0U;
     std::uint32_t free_ = 0;
+    std::uint32_t lowest_ = no_slot, highest_ = no_slot;  // by position
     std::size_t in_use_ = 0, used_high_ = 0;
     static constexpr std::uint64_t lease_block = 1024;
     std::uint64_t leases_ = 0;

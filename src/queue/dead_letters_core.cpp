@@ -75,14 +75,14 @@ Result<ProducerCore*> DeadLettersCore::producer() {
     return made;
 }
 
-/// Is there a record in the main ring, at or behind `from`, that was made from this dead letter?
-bool DeadLettersCore::copied_before(const format::Origin& origin, Seq from) const {
+/// Is there a record in the main ring that was made from this dead letter?
+bool DeadLettersCore::copied_before(const format::Origin& origin) const {
     const auto& v = a_->main().view;
     const auto ring = format::ring_bytes(a_->main().mapping.bytes(), a_->main().super);
     // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
     const Seq tail = v.tail().load(std::memory_order_acquire);
     bool found = false;
-    (void)format::walk_records(ring, std::max(from, flow::floor_of(v)), tail, [&](const format::RecordInfo& r) {
+    (void)format::walk_records(ring, flow::floor_of(v), tail, [&](const format::RecordInfo& r) {
         if (r.state != format::RecordState::message || (r.head.flags & format::flag_extensions) == 0) return true;
         const auto copy = format::copy_record(ring, r);
         const auto parts = copy ? format::parts_of(r.head, *copy) : std::nullopt;
@@ -118,16 +118,10 @@ Result<DeadLettersCore::Moved> DeadLettersCore::redrive_one(const DeadLetter& d)
     const format::Origin origin{a_->dead().super.ring_uuid, lease.record.epoch, d.id};
     const auto before = format::unpack_lease(former);
     const bool again = before.lap1 == a_->dead().view.lap1(d.id) && before.attempts != 0;
-    // ORD(ring.tail): acquire; pairs with move_tail() and publish_tail().
-    const Seq tail = a_->main().view.tail().load(std::memory_order_acquire);
-    if (again && copied_before(origin, group_.noted_dead_tail(d.id, tail))) {
+    if (again && copied_before(origin)) {
         settle(lease, format::Outcome::redriven, {});
         return Moved::yes;
     }
-    auto& b = group_.entry(d.id).b;
-    // ORD(none): for whoever comes after a crash of this process; carried by the entry's lock-protected repair.
-    b.store(format::pack_due({tail, a_->id(), lease.attempts()}), std::memory_order_relaxed);
-
     std::vector<Header> headers;
     for (const auto& [name, value] : d.headers) headers.push_back({name, value});
     format::Extensions e;

@@ -30,7 +30,7 @@ private:
     enum class Moved { yes, skipped, no_credit };
     Result<Moved> redrive_one(const DeadLetter& letter);
     Result<ProducerCore*> producer();
-    bool copied_before(const format::Origin& origin, Seq from) const;
+    bool copied_before(const format::Origin& origin) const;
     void settle(const flow::Leased& lease, format::Outcome outcome, std::string_view why);
 
     std::shared_ptr<Attachment> a_;

@@ -174,7 +174,7 @@ void Attachment::scavenge_group(const GroupRef& g, std::uint32_t dead, std::uint
         std::uint64_t owner = format::pack_owner(dead, handle + 1);
         // ORD(group.owner): acquire; pairs with acquire().
         if (group.owner.load(std::memory_order_acquire) != owner) return;
-        flow::note_owner_death(main_.view, group, who, os::wall_ns());
+        flow::note_owner_death(main_.view, group, g.index, g.life, who, os::wall_ns());
         // ORD(none): a counter.
         group.owner_died.fetch_add(1, std::memory_order_relaxed);
         // ORD(group.owner): acq_rel; pairs with acquire(). Passes on the marks that the dead owner wrote.

@@ -9,8 +9,6 @@ namespace rondo::detail {
 
 namespace {
 
-constexpr std::uint32_t no_slot = ~0U;
-
 void add(format::Word& counter) {
     // ORD(none): a counter with one writer at a time.
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -28,7 +26,8 @@ bool ConsumerCore::mine(const Message& m) const {
 /// The message is over for this process, whatever the outcome was: its bytes are given back. True if a receive may
 /// have waited for the room.
 bool ConsumerCore::finish_message(Message& m) {
-    const bool was_full = in_use_ == slots_.size();
+    const bool was_full = in_use_ == slots_.size() ||
+                          (shared_ && shared_->hint() - shared_->low_water() >= policy_.in_flight_group);
     free_slot(m.slot_);
     blocked_ = false;  // whatever a receive could not do before, it may now
     m.slot_ = no_slot;
@@ -54,6 +53,7 @@ flow::Failure ConsumerCore::failure_of(const InFlight& s, format::Outcome kind, 
     f.reason = reason;
     if (delay) f.delay_ns = static_cast<std::uint64_t>(std::max<std::int64_t>(delay->count(), 0));
     f.started_ns = s.started_ns;
+    f.started_mono_ns = s.handed_mono_ns;
     f.ended_ns = os::wall_ns();
     f.handler = handler();
     return f;
@@ -163,6 +163,7 @@ Result<void> ConsumerCore::extend(Message& m, Duration by) {
     const std::uint64_t now = os::mono_ns();
     const std::uint64_t wanted = base::saturating_add(now, static_cast<std::uint64_t>(by.count()));
     const std::uint64_t cap = base::saturating_add(s.handed_mono_ns, policy_.lease_total_ns);
+    if (cap <= now) return fail(Errc::stale_lease, "the lease has reached max_lease_total and cannot be extended");
     const std::uint64_t due = flow::due_of(std::min(wanted, cap));
     if (shared_->distinct(lease_of(s)) && shared_->extend(lease_of(s), due)) {
         s.due = due;

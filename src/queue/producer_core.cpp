@@ -138,6 +138,8 @@ Result<ProducerCore::Record> ProducerCore::plan_extended(const format::Extension
     r.extensions = extensions;
     if (a_->main().super.timestamps == format::Timestamps::exact) r.extensions.accepted_ns = os::wall_ns();
     r.extension_bytes = format::extension_bytes(r.extensions);
+    // More than a publish takes: a damaged or foreign dead letter's.
+    if (r.extension_bytes > max_extension_bytes) return fail(Errc::too_large, "larger headers than a message may have");
     // What the library adds for a redrive does not count: a message that was published once fits again.
     const std::size_t own = extensions.origin ? redrive_extension_bytes : 0;
     const std::uint64_t bytes = base::saturating_add(format::header_bytes + r.extension_bytes, payload_bytes);
@@ -151,8 +153,18 @@ ring::ClaimStatus ProducerCore::try_room(std::uint64_t slots, ring::Claimed& out
     const auto ask = [&] {
         return std::visit([&](auto& ring) { return ring.claim(slots, out); }, ring_);
     };
+    // ORD(credit.limit): acquire; pairs with advance_limit(). Before asking: if it moves meanwhile, whoever moved it,
+    // it is worth asking again.
+    std::uint64_t limit = view().limit().load(std::memory_order_acquire);
     auto status = ask();
-    if (status == ring::ClaimStatus::full && a_->advance_credit()) status = ask();
+    while (status == ring::ClaimStatus::full) {
+        a_->advance_credit();
+        // ORD(credit.limit): acquire; as above.
+        const std::uint64_t now = view().limit().load(std::memory_order_acquire);
+        if (now == limit) return status;
+        limit = now;
+        status = ask();
+    }
     return status;
 }
 

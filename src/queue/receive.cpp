@@ -12,9 +12,9 @@ namespace rondo::detail {
 
 namespace {
 
-constexpr std::uint32_t no_slot = ~0U;
-constexpr std::uint64_t exact_below_ns = 100'000'000;  // shorter leases are timed by the exact clock
-const std::uint64_t coarse_error = os::coarse_step_ns() / format::due_tick_ns + 1;
+constexpr std::uint64_t exact_below_ns = 1'000'000'000;  // shorter leases are timed by the exact clock
+// The coarse clock's step, and 10 ms for a tick that comes late.
+const std::uint64_t coarse_error = (os::coarse_step_ns() + 10'000'000) / format::due_tick_ns + 1;
 const std::uint64_t tick_due = flow::due_of(static_cast<std::uint64_t>(flow::tick.count()));
 
 }  // namespace
@@ -38,6 +38,13 @@ ConsumerCore::Got ConsumerCore::attempt(bool hand_over, std::uint32_t& slot, std
     const std::uint64_t now = os::mono_coarse_ns();
     a_->housekeep(now);
     const Got got = attempt_once(now, hand_over, slot, attempts, error);
+    if (got == Got::message && !a_->group_alive(group_)) {
+        // Deleted under the hand: without the group nothing kept the bytes.
+        const std::lock_guard guard(lock_);
+        free_slot(slot);
+        error = {Errc::no_such_group, 0, "the group was deleted"};
+        return Got::error;
+    }
     // Not at each empty look: it reads the producers' line.
     if (got != Got::nothing || now < restamp_due_) return got;
     restamp_due_ = now + static_cast<std::uint64_t>(flow::tick.count());
@@ -69,12 +76,23 @@ std::uint64_t ConsumerCore::lease_deadline(std::uint64_t now) const {
     return now + flow::due_of(policy_.lease_ns) + 1 + behind;
 }
 
-/// max_in_flight of the group. The window [low water, hint) in slots bounds the count; only beyond the limit is it
-/// counted exactly.
+/// What the members hold by their own count: lapsed leases of the silent among them included, so never too low but for
+/// who is taking one right now.
+std::uint64_t ConsumerCore::held_by_members() const {
+    std::uint64_t held = 0;
+    for (const auto& h : a_->used_handles()) {
+        // ORD(none): an estimate; a handle of an earlier owner counts as nothing.
+        if (h.group.load(std::memory_order_relaxed) == group_.index) held += h.in_flight.load(std::memory_order_relaxed);
+    }
+    return held;
+}
+
+/// max_in_flight of the group. The window [low water, hint) in slots bounds the count, and so does what the members
+/// say; only beyond both is it counted exactly.
 bool ConsumerCore::group_full() const {
     const Seq low = shared_->low_water();
     const Seq hint = std::min(shared_->hint(), low + a_->main().view.slots);
-    if (hint - low < policy_.in_flight_group) return false;
+    if (hint - low < policy_.in_flight_group || held_by_members() < policy_.in_flight_group) return false;
     std::uint64_t held = 0;
     for (Seq p = low; p < hint; ++p) {
         // ORD(lease.entry): acquire; pairs with change().
@@ -100,8 +118,11 @@ ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_
     const std::uint64_t now = lease_clock(mono_ns);
     const bool full = in_use_ == slots_.size() || group_full();
     // Twice: what came back behind a pass that was left in the middle is found by the next one, in this attempt.
+    if (take_told(now, full, hand_over, slot, attempts)) return Got::message;
     for (int pass = 0; pass < 2; ++pass) {
-        const bool due = now >= next_due_ || now >= swept_at_ + tick_due || seen_returns_ != shared_->returns();
+        // At the limit what came back waits, and is not looked for again and again.
+        const bool due = now >= next_due_ || now >= swept_at_ + tick_due ||
+                         (!full && seen_returns_ != shared_->returns());
         if (sweep_at_ == format::nowhere && due) start_pass(now);
         if (sweep_at_ == format::nowhere) break;
         const auto got = sweep(now, !full, hand_over, slot, attempts);
@@ -139,6 +160,33 @@ ConsumerCore::Got ConsumerCore::attempt_shared(std::uint64_t mono_ns, bool hand_
     return Got::message;
 }
 
+/// Takes one of what came back since the last look, where the members told it: no need to sweep for it then.
+bool ConsumerCore::take_told(std::uint64_t now, bool full, bool hand_over, std::uint32_t& slot,
+                             std::uint32_t& attempts) {
+    using Found = flow::SharedGroup::Found;
+    const std::uint64_t returns = shared_->returns();
+    if (full || sweep_at_ != format::nowhere || returns - seen_returns_ > flow::SharedGroup::returns_kept) return false;
+    while (seen_returns_ != returns) {
+        const auto p = shared_->returned_at(seen_returns_);
+        if (!p) return false;  // sweeps
+        const auto r = shared_->look(*p, now, flow::due_of(policy_.lease_ns), next_due_);
+        ++seen_returns_;
+        if (r.found == Found::lapsed || r.found == Found::lapsed_untouched) next_due_ = now;
+        if ((r.found == Found::ready || r.found == Found::due) && take_one(r, now, hand_over, slot, attempts)) return true;
+    }
+    return false;
+}
+
+bool ConsumerCore::take_one(const flow::SharedGroup::Returned& r, std::uint64_t now, bool hand_over, std::uint32_t& slot,
+                        std::uint32_t& attempts) {
+    flow::Leased lease;
+    if (!shared_->take_returned(r, lease_deadline(now), hand_over, handle().borrow, lease)) return false;
+    slot = *take_slot();
+    found(slot, lease, hand_over);
+    attempts = lease.attempts();
+    return true;
+}
+
 /// Goes on with the pass over [low water, hint): takes what came back, ends what lapsed.
 ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_over, std::uint32_t& slot,
                                       std::uint32_t& attempts) {
@@ -152,15 +200,10 @@ ConsumerCore::Got ConsumerCore::sweep(std::uint64_t now, bool take, bool hand_ov
                 dead_pending_ = pending_found_;
                 return Got::nothing;
             case Found::ready:
-            case Found::due: {
+            case Found::due:
                 if (!take) break;  // at the limit; what lapsed is ended all the same, or the limit would stand for ever
-                flow::Leased lease;
-                if (!shared_->take_returned(r, lease_deadline(now), hand_over, handle().borrow, lease)) break;
-                slot = *take_slot();
-                found(slot, lease, hand_over);
-                attempts = lease.attempts();
-                return Got::message;
-            }
+                if (take_one(r, now, hand_over, slot, attempts)) return Got::message;
+                break;
             case Found::lapsed_untouched:
                 if (shared_->give_back({r.position, r.word, {}, 0})) --sweep_at_;
                 break;
@@ -211,7 +254,7 @@ void ConsumerCore::lapse(const flow::SharedGroup::Returned& r) {
     f.reason.message = "no outcome within the lease";
     const auto context = failure_context();
     f.ended_ns = context.wall_ns;
-    f.started_ns = flow::handed_over_ns(context, r.position, r.word);
+    flow::put_hand_over(context, r.position, r.word, f);
     // ORD(none): for people.
     f.handler = {consumer, {}, a_->participants()[owner].pid.load(std::memory_order_relaxed)};
     if (flow::fail_message(context, r.position, r.word, a_->id(), f) == flow::Fate::stale) return;
@@ -248,6 +291,7 @@ ConsumerCore::Got ConsumerCore::attempt_exclusive(std::uint64_t mono_ns, std::ui
     auto& s = slots_[slot];
     s.state = InFlight::State::handed;
     s.position = h.position;
+    link(slot);
     s.started_ns = now.wall_ns;
     // The cursor holds the bytes as long as the group and this ownership last; the borrow also beyond.
     // ORD(handle.borrow): release; pairs with settled_floor().

@@ -51,18 +51,17 @@ std::optional<std::chrono::nanoseconds> ConsumerCore::wake_if_armed() {
 bool ConsumerCore::may_have_message() {
     if (!a_->usable() || !a_->group_alive(group_)) return true;  // the call has something to tell
     const std::lock_guard guard(lock_);
-    if (shared_ ? something_returned() : exclusive_may_go_on()) return true;
-    if (shared_ ? in_use_ == slots_.size() || group_full() || dead_pending_ >= policy_.dead_pending_max
-                : !exclusive_->active() || blocked_)
-        return false;
+    const bool full = shared_ && (in_use_ == slots_.size() || group_full());
+    if (shared_ ? something_returned(full) : exclusive_may_go_on()) return true;
+    if (shared_ ? full || dead_pending_ >= policy_.dead_pending_max : !exclusive_->active() || blocked_) return false;
     const Seq p = next_position();
     ring::RecordView r{};
     return ring::peek(a_->main().view, p, r) != ring::Peek::absent || a_->restamp(p);
 }
 
 /// Shared: is there something in [low water, hint) for a receive to do? Looked for no more often than a receive would.
-bool ConsumerCore::something_returned() {
-    if (sweep_at_ != format::nowhere || seen_returns_ != shared_->returns()) return true;
+bool ConsumerCore::something_returned(bool full) {
+    if (sweep_at_ != format::nowhere || (!full && seen_returns_ != shared_->returns())) return true;
     const std::uint64_t now = lease_clock(os::mono_coarse_ns());
     if (now >= next_due_) return true;
     if (now < swept_at_ + flow::due_of(tick_ns)) return false;

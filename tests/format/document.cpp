@@ -149,7 +149,7 @@ TEST_CASE("groups are as documented") {
                  RONDO_FIELD(name),
                  RONDO_FIELD(first),
                  RONDO_FIELD(returns),
-                 RONDO_FIELD(reserved0),
+                 RONDO_FIELD(returned),
                  RONDO_FIELD(cursor),
                  RONDO_FIELD(hint),
                  RONDO_FIELD(owner),
@@ -201,7 +201,7 @@ TEST_CASE("lease tables are as documented") {
                     {RONDO_FIELD(position), RONDO_FIELD(attempt_count), RONDO_FIELD(release_count),
                      RONDO_FIELD(first_delivered_ns), RONDO_FIELD(last_delivered_ns), RONDO_FIELD(code_size),
                      RONDO_FIELD(type_size), RONDO_FIELD(stage_size), RONDO_FIELD(message_size), RONDO_FIELD(flags),
-                     RONDO_FIELD(reason), RONDO_FIELD(attempts), RONDO_FIELD(code), RONDO_FIELD(type),
+                     RONDO_FIELD(reason), RONDO_FIELD(first_mono_ns), RONDO_FIELD(attempts), RONDO_FIELD(code), RONDO_FIELD(type),
                      RONDO_FIELD(stage), RONDO_FIELD(message)});
     }
     using T = Attempt;

@@ -38,6 +38,7 @@ flow::Failure failure(format::Outcome outcome, std::uint64_t started_ns) {
     f.reason.code = "code";
     f.started_ns = started_ns;
     f.ended_ns = started_ns;
+    f.started_mono_ns = started_ns == 0 ? 0 : second + started_ns - wall;
     return f;
 }
 
@@ -109,18 +110,23 @@ TEST_CASE("a message given back before anybody saw it has no age") {
     }
 }
 
-TEST_CASE("a clock that was set back makes nobody old") {
-    Bed bed;
-    auto g = bed.member();
-    bed.put(1);
-    ExclusiveGroup::Handed h;
-    REQUIRE(g.next(at(0), {}, h) == ExclusiveGroup::Next::handed);
-    CHECK(g.fail(h.position, h.session, failure(format::Outcome::nacked, wall), at(0)) == ExclusiveGroup::Settled::ok);
-    REQUIRE(g.next(at(1), {}, h) == ExclusiveGroup::Next::handed);
-    const ExclusiveGroup::Clock back{second + 2, wall - 1000 * second};
-    CHECK(g.fail(h.position, h.session, failure(format::Outcome::nacked, back.wall_ns), back) ==
-          ExclusiveGroup::Settled::ok);
-    CHECK(bed.dead_letters().empty());
+TEST_CASE("a wall clock that steps, either way, makes nobody old") {
+    for (const bool back : {true, false}) {
+        CAPTURE(back);
+        Bed bed;
+        auto g = bed.member();
+        bed.put(1);
+        ExclusiveGroup::Handed h;
+        REQUIRE(g.next(at(0), {}, h) == ExclusiveGroup::Next::handed);
+        CHECK(g.fail(h.position, h.session, failure(format::Outcome::nacked, wall), at(0)) ==
+              ExclusiveGroup::Settled::ok);
+        REQUIRE(g.next(at(1), {}, h) == ExclusiveGroup::Next::handed);
+        const ExclusiveGroup::Clock stepped{second + 2, back ? wall - 1000 * second : wall + 1000 * second};
+        auto f = failure(format::Outcome::nacked, stepped.wall_ns);
+        f.started_mono_ns = second + 1;
+        CHECK(g.fail(h.position, h.session, f, stepped) == ExclusiveGroup::Settled::ok);
+        CHECK(bed.dead_letters().empty());
+    }
 }
 
 TEST_CASE("the last allowed attempt dies of the limit, not of age, and a rejected one of neither") {

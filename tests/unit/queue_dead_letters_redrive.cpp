@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "queue/attachment.hpp"
+#include "ring/mpmc_ring.hpp"
 #include "unit/queue_dead_letters.hpp"
 
 using namespace rondo;
@@ -318,4 +320,34 @@ TEST_CASE("a discard needs a reason, and closes what it chose") {
     CHECK(f.letters.discard({}, "all", true).value().count == 2);
     CHECK(f.queue.stats().dead_open == 0);
     CHECK(empty(c));
+}
+
+TEST_CASE("a dead letter with more headers than a message may have is skipped, not published") {
+    Fixture f({.max_record_bytes = small / 8});
+    auto c = f.consumer("g");
+    // What no publish of this library writes, but its readers take: a record with 60 long headers.
+    const auto a = detail::Attachment::open(f.dir.str() + "/q", {}).value();
+    const std::string value(200, 'v');
+    const std::vector<Header> headers(60, Header{"name", value});
+    format::Extensions e;
+    e.headers = headers;
+    std::vector<std::byte> block(format::extension_bytes(e));
+    format::encode_extensions(e, block);
+    const auto& v = a->main().view;
+    ring::MpmcRing<> ring(v, a->id());
+    ring::Claimed place;
+    const std::uint64_t k = format::round_up_slots(format::slots_for(block.size(), 1));
+    REQUIRE(ring.claim(k, place) == ring::ClaimStatus::ok);
+    ring::write_body(v, place.position, block, bytes("x"));
+    ring::write_header(v, place.position, {1, place.slots, ring::RecordType::message, format::flag_extensions}, {1, 0},
+                       block.size() + 1);
+    ring::put_stamp(v, place.position);
+    Message m = next(c);
+    CHECK(m.header_count() == 60);
+    CHECK(m.reject({.code = "c"}));
+    const auto done = f.letters.redrive({}, true);
+    REQUIRE(done);
+    CHECK(done->count == 0);
+    CHECK(done->skipped == 1);
+    CHECK(f.list().at(0).state == DeadState::open);
 }

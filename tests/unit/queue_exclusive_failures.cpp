@@ -282,6 +282,7 @@ TEST_CASE("a handler that throws at every tenth message loses none: each is acke
 TEST_CASE("the last attempt of a message dropped out of turn ends as soon as it is first") {
     auto o = Fixture::options();
     o.max_deliveries = 1;
+    o.max_in_flight = 2;
     Fixture f(o);
     auto c = f.consumer();
     f.publish_numbers(2);
@@ -294,6 +295,23 @@ TEST_CASE("the last attempt of a message dropped out of turn ends as soon as it 
     CHECK(text(dead[0].payload) == "1");
     CHECK(dead[0].code == "handler_dropped");
     CHECK(f.stats().lag == 0);
+}
+
+TEST_CASE("with one hand-over each nothing is in hand behind a message, so that nothing dies for its failure") {
+    auto o = Fixture::options();
+    o.max_deliveries = 1;
+    Fixture f(o);
+    auto c = f.consumer();
+    f.publish_numbers(3);
+    Message first = next(c);
+    CHECK(empty(c));
+    CHECK(first.release());
+    for (const char* expected : {"0", "1", "2"}) {
+        Message m = next(c);
+        CHECK(text(m.payload()) == expected);
+        CHECK(m.ack());
+    }
+    CHECK(f.dead().empty());
 }
 
 TEST_CASE("messages dropped together, in either order, all come again") {

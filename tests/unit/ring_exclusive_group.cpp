@@ -57,7 +57,7 @@ struct Bed : GroupBed {
     }
     /// What the scavenger does for an owner that was killed.
     void kill_owner() {
-        flow::note_owner_death(m.view, m.groups[0], {"gone", "prog", 41}, wall);
+        flow::note_owner_death(m.view, m.groups[0], 0, life, {"gone", "prog", 41}, wall);
         m.groups[0].owner.store(0);
     }
     Seq cursor() const { return m.groups[0].cursor.load(); }
@@ -88,6 +88,52 @@ TEST_CASE("messages come in order, and an ack settles all before it") {
     CHECK(g.ack(p[2], h[2].session) == Settled::stale);
     CHECK(g.ack(p[4], h[4].session) == Settled::ok);
     CHECK(b.cursor() == b.m.tail());
+}
+
+TEST_CASE("attempts stand still at the highest count, and do not spill into the position") {
+    Bed b;
+    b.policy.max_deliveries = 0;
+    const Seq p = b.put(1);
+    auto g = b.member(1);
+    auto h = b.take(g);
+    b.m.groups[0].retry.store(format::pack_retry(p, format::max_attempts));
+    CHECK(b.nack(g, h) == Settled::ok);
+    b.m.groups[0].retry.store(format::pack_retry(p, format::max_attempts));
+    b.mono += 1'000'000'000'000;
+    for (int i = 0; i < 3; ++i) {
+        h = b.take(g);
+        CHECK(h.attempts == format::max_attempts);
+        CHECK(b.nack(g, h) == Settled::ok);
+        CHECK(format::retry_position(b.m.groups[0].retry.load()) == p);
+        CHECK(b.look(g) == Next::backing_off);
+        b.mono += 1'000'000'000'000;
+    }
+}
+
+TEST_CASE("a message whose header is damaged in hand holds up nobody") {
+    Bed b;
+    const Seq p = b.put(1);
+    const Seq q = b.put(2);
+    auto g = b.member(1);
+    const auto h = b.take(g);
+    b.m.view.head(p).store(~std::uint64_t{0});
+    CHECK(b.nack(g, h) == Settled::ok);
+    const auto next = b.take(g);
+    CHECK(next.position == q);
+    CHECK(b.m.groups[0].skipped.load() == 1);
+}
+
+TEST_CASE("an owner's death is told of the message it held, not of another group's copy before it") {
+    Bed b;
+    const Seq copy = b.put_only(2, 1);
+    const Seq p = b.put(1);
+    {
+        auto g = b.member(1);
+        CHECK(b.take(g).position == p);
+        b.m.groups[0].cursor.store(copy);  // as if killed before it moved
+    }
+    b.kill_owner();
+    CHECK(b.m.groups[0].note.position.load() == (p << 1 | 1));
 }
 
 TEST_CASE("padding, voids and other groups' copies are stepped over and settled with what stands before them") {

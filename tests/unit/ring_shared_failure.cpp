@@ -52,6 +52,7 @@ struct Bed : GroupBed {
         f.reason.code = code;
         f.reason.message = "it did not work";
         f.started_ns = wall - 5;
+        f.started_mono_ns = mono;
         f.ended_ns = wall;
         f.handler = {"worker", "prog", 4711};
         return f;
@@ -129,8 +130,8 @@ TEST_CASE("a message older than retry_max_age is dead at its next failure or rel
         auto c = b.context();
         REQUIRE(flow::fail_message(c, p, l.word, me, f) == Fate::scheduled);
         b.set(p, EntryState::handed, me, 2);
-        f.started_ns = wall + b.policy.retry_max_age_ns;
-        const auto late = b.context(mono, wall - 5 + b.policy.retry_max_age_ns);
+        // By the monotonic clock alone: the wall clock went back meanwhile.
+        const auto late = b.context(mono + b.policy.retry_max_age_ns, wall - 5);
         const auto fate =
             release ? flow::release_message(late, p, b.raw(p), me, f) : flow::fail_message(late, p, b.raw(p), me, f);
         CHECK(fate == Fate::dead_lettered);
@@ -260,7 +261,7 @@ TEST_CASE("killed before or after the copy into dead.ring: one dead letter, and 
             REQUIRE(b.dead_letters_of.append(b.m.view, b.super, other) == flow::DeadRing::Append::done);
             b.set(p, EntryState::failing, dead, 3);
             std::uint64_t word = b.raw(p);
-            REQUIRE(b.group.begin_moving(p, word, dead, b.dead_letters_of.tail()));
+            REQUIRE(b.group.begin_moving(p, word, dead));
             if (copied) {
                 flow::Death d = other;
                 d.position = p;
@@ -272,6 +273,8 @@ TEST_CASE("killed before or after the copy into dead.ring: one dead letter, and 
             other.position = p;
             REQUIRE(b.group.read(p, other.record));
             REQUIRE(b.dead_letters_of.append(b.m.view, b.super, other) == flow::DeadRing::Append::done);
+            // A slower rival's words say nothing of where the copy is.
+            b.m.entries[p & 63].b.store(format::pack_due({b.dead.tail() + 12'345, dead, 3}));
             CHECK(flow::repair_leases(b.context(), dead, {}) == 1);
             if (twice) {  // the repairer settled nothing: as if killed right after its copy
                 b.m.entries[p & 63].a.store(word);
@@ -289,7 +292,7 @@ TEST_CASE("an open claim of another in dead.ring does not hide the copy behind i
     const Seq p = b.put(1, 33);
     b.set(p, EntryState::failing, dead, 3);
     std::uint64_t word = b.raw(p);
-    REQUIRE(b.group.begin_moving(p, word, dead, b.dead_letters_of.tail()));
+    REQUIRE(b.group.begin_moving(p, word, dead));
     ring::MpmcRing<> stuck(b.dead.view, 44);
     ring::Claimed c;
     REQUIRE(stuck.claim(5, c) == ring::ClaimStatus::ok);
@@ -302,6 +305,20 @@ TEST_CASE("an open claim of another in dead.ring does not hide the copy behind i
     CHECK(flow::repair_leases(b.context(), dead, {}) == 1);
     CHECK(b.dead.tail() == tail);
     CHECK(b.word(p).state == EntryState::settled);
+}
+
+TEST_CASE("a message that dead.ring cannot take waits, whatever the cause, and is never settled without a copy") {
+    Bed b;
+    const Seq p = b.put(1, 33);
+    Leased l = b.take();
+    // A claim word that fits no ring: nobody can append any more.
+    b.dead.view.claim(b.dead.tail()).store(format::pack_claim(b.dead.view.lap1(b.dead.tail()), 7, 16000));
+    CHECK(flow::fail_message(b.context(), p, l.word, me, b.failure(Outcome::rejected)) == Fate::dead_pending);
+    CHECK(b.word(p).state == EntryState::dead_pending);
+    CHECK(b.dead_letters().empty());
+    b.dead.view.claim(b.dead.tail()).store(0);
+    CHECK(flow::retry_move(b.context(), p, b.raw(p), me) == Fate::dead_lettered);
+    CHECK(b.dead_letters().size() == 1);
 }
 
 TEST_CASE("entries of earlier laps and settled ones below low water are not repaired") {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "unit/ring_shared_group.hpp"
 
@@ -167,28 +168,79 @@ TEST_CASE("a wait of nothing makes a failed message due at once, with its charge
     CHECK(b.sweep(0).at(p) == Found_::due);
 }
 
-TEST_CASE("what is moving remembers where the search for its copy begins, beyond 44 bits of position too") {
+TEST_CASE("a slower rival of the same participant leaves the winner's deadline alone") {
+    Bed b;
+    const Seq p = b.put(1);
+    auto winner = b.member(5), rival = b.member(5);
+    Leased l = must_take(winner, b.pin(5), false);
+    CHECK(winner.give_back(l));
+    Seq at = 0;
+    std::uint64_t due = ~std::uint64_t{0};
+    const auto seen = rival.sweep(at, 0, lease, due);
+    REQUIRE(seen.found == Found_::ready);
+    // The rival is paused here. The winner takes the message and extends its lease.
+    REQUIRE(winner.take_returned(seen, later, true, b.pin(5), l));
+    REQUIRE(winner.extend(l, 10 * later));
+    const std::uint64_t kept = b.m.entries[p & 63].b.load();
+    Leased none;
+    CHECK_FALSE(rival.take_returned(seen, later / 2, true, b.pin(5), none));
+    CHECK(b.m.entries[p & 63].b.load() == kept);
+    CHECK(b.sweep(9 * later).empty());
+    CHECK(b.sweep(10 * later).at(p) == Found_::lapsed);
+}
+
+TEST_CASE("the deadline of an earlier lease is not taken for a new one's that looks the same") {
     Bed b;
     const Seq p = b.put(1);
     auto g = b.member(5);
-    for (const Seq tail :
-         {Seq{0}, Seq{77}, (Seq{1} << 44) - 1, Seq{1} << 44, (Seq{1} << 44) + 5, (Seq{5} << 46) + 12345}) {
-        CAPTURE(tail);
-        b.set(p, EntryState::failing, 5, 3);
-        std::uint64_t word = b.m.entries[p & 63].a;
-        REQUIRE(g.begin_moving(p, word, 5, tail));
-        CHECK(b.word(p).state == EntryState::moving);
-        for (const std::uint64_t ahead : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4096}})
-            CHECK(g.noted_dead_tail(p, tail + ahead) == tail);
-        g.end_moving(p, word, false);
-        CHECK(b.word(p).state == EntryState::dead_pending);
-        CHECK(b.word(p).attempts == 3);
-        word = b.m.entries[p & 63].a;
-        REQUIRE(g.begin_moving(p, word, 6, tail));
-        g.end_moving(p, word, true);
-        CHECK(b.word(p).state == EntryState::settled);
-        CHECK(b.word(p).attempts == static_cast<std::uint32_t>(Outcome::dead_lettered));
+    Leased l = must_take(g, b.pin(5), false, 10);
+    CHECK(g.give_back(l));
+    Seq at = 0;
+    std::uint64_t due = ~std::uint64_t{0};
+    // As if it were killed between the entry's change and the deadline's store: owner and attempts are the same.
+    REQUIRE(g.take_returned(g.sweep(at, 0, lease, due), later, false, b.pin(5), l));
+    CHECK(b.sweep(later - 1).empty());
+    CHECK(b.sweep(later).at(p) == Found_::lapsed_untouched);
+}
+
+TEST_CASE("what came back is told by position, as long as few came since") {
+    Bed b;
+    auto g = b.member(5);
+    std::vector<Leased> all;
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        (void)b.put(i);
+        all.push_back(must_take(g, b.pin(5), false));
     }
+    const std::uint64_t before = g.returns();
+    for (const auto& l : all) CHECK(g.give_back(l));
+    REQUIRE(g.returns() == before + 10);
+    for (std::uint64_t n = 0; n < 10; ++n) {
+        const auto told = g.returned_at(before + n);
+        const bool kept = n + SharedGroup::returns_kept >= 10;
+        REQUIRE(told.has_value() == kept);
+        if (kept) CHECK(*told == all[n].position);
+    }
+    CHECK_FALSE(g.returned_at(before + 10).has_value());
+    std::uint64_t due = ~std::uint64_t{0};
+    CHECK(g.look(all[9].position, 0, lease, due).found == Found_::ready);
+}
+
+TEST_CASE("a moving message ends settled, or waits for dead.ring with its attempts kept") {
+    Bed b;
+    const Seq p = b.put(1);
+    auto g = b.member(5);
+    b.set(p, EntryState::failing, 5, 3);
+    std::uint64_t word = b.m.entries[p & 63].a;
+    REQUIRE(g.begin_moving(p, word, 5));
+    CHECK(b.word(p).state == EntryState::moving);
+    g.end_moving(p, word, false);
+    CHECK(b.word(p).state == EntryState::dead_pending);
+    CHECK(b.word(p).attempts == 3);
+    word = b.m.entries[p & 63].a;
+    REQUIRE(g.begin_moving(p, word, 6));
+    g.end_moving(p, word, true);
+    CHECK(b.word(p).state == EntryState::settled);
+    CHECK(b.word(p).attempts == static_cast<std::uint32_t>(Outcome::dead_lettered));
 }
 
 TEST_CASE("attempts stop at the largest count their field holds") {
