@@ -49,11 +49,13 @@ public:
     [[nodiscard]] Result<Producer> producer(const ProducerOptions& options = {}) noexcept;
     /// Opens a group; no_such_group.
     [[nodiscard]] Result<Consumer> consumer(std::string_view group, const ConsumerOptions& options = {}) noexcept;
-    /// Opens or creates it.
+    /// Opens or creates it. Opening takes no lock; creating as create_group().
     [[nodiscard]] Result<Consumer> consumer(std::string_view group, const GroupOptions& group_options,
                                             const ConsumerOptions& options = {}) noexcept;
+    /// exists, option_mismatch. While another process makes or deletes a group it waits, for 5 s at most (or until the
+    /// queue is closed): busy then, also if that process is stopped; nothing was changed.
     [[nodiscard]] Result<void> create_group(std::string_view name, const GroupOptions& options) noexcept;
-    /// busy while it has members or messages in flight, unless forced: those become stale.
+    /// busy while it has members or messages in flight, unless forced: those become stale. Waits as create_group().
     [[nodiscard]] Result<void> delete_group(std::string_view name, Force force = Force::no) noexcept;
     [[nodiscard]] Result<DeadLetters> dead_letters() noexcept;
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "os/file.hpp"
 #include "os/process.hpp"
 
 namespace rondo::os {
@@ -34,17 +35,25 @@ void close_all_in_child() {
     }
 }
 
-}  // namespace
-
 Result<void> close_in_child(int fd) noexcept {
-    (void)table();
-    if (auto ok = on_fork_child(close_all_in_child); !ok) return ok;
     for (auto& slot : table().fds) {
         int free = -1;
         // ORD(none): fork() itself orders this before the child's reads.
         if (slot.compare_exchange_strong(free, fd, std::memory_order_relaxed, std::memory_order_relaxed)) return {};
     }
     return fail(Errc::no_memory, "too many queues are open in this process");
+}
+
+}  // namespace
+
+Result<UniqueFd> open_file_uninherited(int dir, std::string_view name, Access access) noexcept {
+    (void)table();
+    if (auto ok = on_fork_child(close_all_in_child); !ok) return fail(ok.error());
+    const NoFork alone;
+    auto fd = open_file(dir, name, access);
+    if (!fd) return fd;
+    if (auto ok = close_in_child(fd->get()); !ok) return fail(ok.error());
+    return fd;
 }
 
 void forget_child_fd(int fd) noexcept {

@@ -41,12 +41,6 @@ Result<bool> try_lock(int fd, std::uint64_t byte, Lock kind) noexcept {
     return fail_errno("cannot take a byte lock");
 }
 
-Result<void> lock_wait(int fd, std::uint64_t byte, Lock kind) noexcept {
-    if (byte > byte_max) return fail(Errc::invalid_argument, "no such lock byte");
-    if (byte_lock(fd, F_OFD_SETLKW, type_of(kind), byte) < 0) return fail_errno("cannot wait for a byte lock");
-    return {};
-}
-
 Result<void> unlock(int fd, std::uint64_t byte) noexcept {
     if (byte > byte_max) return fail(Errc::invalid_argument, "no such lock byte");
     if (byte_lock(fd, F_OFD_SETLK, F_UNLCK, byte) < 0) return fail_errno("cannot free a byte lock");

@@ -30,9 +30,6 @@ enum class Lock : std::uint8_t {
 // description stands in the way, nothing changed.
 [[nodiscard]] Result<bool> try_lock(int fd, std::uint64_t byte, Lock kind) noexcept;
 
-// Waits without limit; EINTR is retried. The kernel detects no deadlock of these locks.
-[[nodiscard]] Result<void> lock_wait(int fd, std::uint64_t byte, Lock kind) noexcept;
-
 // Unlocking what is not held is no error.
 [[nodiscard]] Result<void> unlock(int fd, std::uint64_t byte) noexcept;
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <boost/interprocess/exceptions.hpp>
 
+#include "os/child_fds.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
 #include "os/sys_error.hpp"
@@ -108,25 +109,8 @@ Result<Mapping> map(int fd, std::uint64_t size, Access access, const MapOptions&
     if (const auto tracked = ensure_fork_tracking(); !tracked) return fail(tracked.error());
 
     Mapping result;
-    result.access_ = access;
-    result.fork_generation_ = fork_generation();
-    try {
-        const auto mode = access == Access::read_write ? ipc::read_write : ipc::read_only;
-        new (&result.store_.region) Mapping::Region(BorrowedFile(fd, mode), mode, 0, static_cast<std::size_t>(size));
-    } catch (const ipc::interprocess_exception& error) {
-        const int sys_errno = error.get_native_error();
-        return fail(errc_of(sys_errno), "cannot map the file", sys_errno);
-    } catch (...) {
-        return fail(Errc::system, "cannot map the file");
-    }
-    result.data_ = static_cast<std::byte*>(result.store_.region.get_address());
-    result.size_ = result.store_.region.get_size();
-
-    if (access == Access::read_write) {
-        if (::madvise(result.data_, result.size_, MADV_DONTFORK) < 0) {
-            return fail_errno("cannot keep a mapping from fork");
-        }
-        (void)::madvise(result.data_, result.size_, MADV_DONTDUMP);  // a matter of speed at a crash only
+    if (const auto mapped = result.map_unshared(fd, static_cast<std::size_t>(size), access); !mapped) {
+        return fail(mapped.error());
     }
     if (options.prefault) {
         if (const auto done = result.prefault(); !done) return fail(done.error());
@@ -134,6 +118,27 @@ Result<Mapping> map(int fd, std::uint64_t size, Access access, const MapOptions&
     // Not mlock(): the sanitizers make that do nothing and report success.
     if (options.lock_memory) result.locked_ = ::syscall(SYS_mlock, result.data_, result.size_) == 0;
     return result;
+}
+
+Result<void> Mapping::map_unshared(int fd, std::size_t size, Access access) noexcept {
+    const NoFork alone;  // a mapping that a child gets in between would hold the description, and with it its locks
+    access_ = access;
+    fork_generation_ = fork_generation();
+    try {
+        const auto mode = access == Access::read_write ? ipc::read_write : ipc::read_only;
+        new (&store_.region) Region(BorrowedFile(fd, mode), mode, 0, size);
+    } catch (const ipc::interprocess_exception& error) {
+        const int sys_errno = error.get_native_error();
+        return fail(errc_of(sys_errno), "cannot map the file", sys_errno);
+    } catch (...) {
+        return fail(Errc::system, "cannot map the file");
+    }
+    data_ = static_cast<std::byte*>(store_.region.get_address());
+    size_ = store_.region.get_size();
+    if (access == Access::read_only) return {};
+    if (::madvise(data_, size_, MADV_DONTFORK) < 0) return fail_errno("cannot keep a mapping from fork");
+    (void)::madvise(data_, size_, MADV_DONTDUMP);  // a matter of speed at a crash only
+    return {};
 }
 
 }  // namespace rondo::os

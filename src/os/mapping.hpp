@@ -68,6 +68,7 @@ private:
     using Region = boost::interprocess::mapped_region;
 
     void take(Mapping& other) noexcept;
+    Result<void> map_unshared(int fd, std::size_t size, Access access) noexcept;
     Result<void> prefault() noexcept;
 
     // A union, so that in a forked child the region's destructor can be left out (Boost has no public release).

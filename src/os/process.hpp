@@ -61,7 +61,7 @@ void name_thread(const char* name) noexcept;
 [[nodiscard]] Result<void> on_fork_child(void (*handler)()) noexcept;
 
 // How many forks lie between the first process that looked and this one: two equal values mean the same process.
-// Counts once on_fork_child() or ensure_fork_tracking() was called.
+// Counts from load on; ensure_fork_tracking() says whether the system granted that.
 [[nodiscard]] std::uint64_t fork_generation() noexcept;
 [[nodiscard]] Result<void> ensure_fork_tracking() noexcept;
 

@@ -89,7 +89,9 @@ Result<void> Attachment::open_beside_main() {
 }
 
 Result<void> Attachment::open_ring(RingFile& ring, std::string_view name, format::RingKind kind, bool prefault) {
-    auto fd = os::open_file(dir_.get(), name, os::Access::read_write);
+    // The participants' locks belong to the main ring's description: no child of a fork may have it, whenever.
+    auto fd = kind == format::RingKind::main ? os::open_file_uninherited(dir_.get(), name, os::Access::read_write)
+                                             : os::open_file(dir_.get(), name, os::Access::read_write);
     if (!fd) return tl::unexpected(fd.error());
     ring.fd = std::move(*fd);
     auto info = os::info(ring.fd.get());
@@ -152,16 +154,11 @@ Result<void> Attachment::attach() {
     // ORD(queue.state): acquire; pairs with destroy's release.
     if (hot().state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(format::RingState::open))
         return fail(Errc::closed, "the queue is being destroyed");
-    if (auto ok = os::close_in_child(main_.fd.get()); !ok) return ok;
     for (std::uint32_t id = 1; id < format::max_participants; ++id) {
-        auto locked = os::try_lock(main_.fd.get(), id, os::Lock::exclusive);
-        if (!locked) return tl::unexpected(locked.error());
-        if (*locked) {
-            id_ = id;
+        auto taken = take_place(id);
+        if (!taken) return tl::unexpected(taken.error());
+        if (*taken) {
             auto& p = participants()[id];
-            // ORD(participant.state): acquire; pairs with detach() and bury().
-            if (p.state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(format::ParticipantState::free))
-                scavenge(id);  // whoever was here died; this process is it now
             // ORD(none): published by the state below.
             p.incarnation.store(p.incarnation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
             // ORD(none): this participant's own.
@@ -185,6 +182,22 @@ Result<void> Attachment::attach() {
         }
     }
     return fail(Errc::too_many_participants, "1023 participants have this queue open");
+}
+
+/// Locks the place and finishes what a dead one left there. False: somebody lives there, or not all could be finished:
+/// then the place stays as it was, for the next who looks.
+Result<bool> Attachment::take_place(std::uint32_t id) {
+    auto locked = os::try_lock(main_.fd.get(), id, os::Lock::exclusive);
+    if (!locked || !*locked) return locked;
+    id_ = id;  // whoever was here died; this process is it now, and what the repair claims is its own
+    // ORD(participant.state): acquire; pairs with detach() and bury().
+    if (participants()[id].state.load(std::memory_order_acquire) ==
+            static_cast<std::uint32_t>(format::ParticipantState::free) ||
+        scavenge(id))
+        return true;
+    id_ = 0;
+    (void)os::unlock(main_.fd.get(), id);
+    return false;
 }
 
 void Attachment::detach() {

@@ -5,12 +5,14 @@
 //
 // Liveness: byte `id` of lane-00.ring is locked through this attachment's own open file description. The kernel
 // frees it when the process is gone, whatever the reason; nothing else counts as death.
-// Threads: any. Locks inside are of this process only and never held while waiting.
+// Threads: any. Locks inside are of this process only. None is held while waiting for another process, but one:
+// admin_mutex_ while the maker of a group waits for the directory, for a bounded time; it is only ever tried.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +25,7 @@
 #include "flow/dead_letters.hpp"
 #include "flow/eventcount.hpp"
 #include "flow/lease_table.hpp"
+#include "format/snapshot_words.hpp"
 #include "os/fd.hpp"
 #include "os/mapping.hpp"
 #include "rondo/options.hpp"
@@ -51,6 +54,19 @@ struct RingFile {
 struct GroupRef {
     std::uint32_t index;
     std::uint32_t life;
+};
+
+/// A shared group's lease table, mapped. Whoever works on it holds it: the memory of a deleted group's table comes back
+/// when the last one lets go.
+struct LeaseFile {
+    os::Mapping mapping;
+    flow::LeaseTable table;
+};
+
+/// The lease tables of all groups, for a look at the whole queue.
+struct LeaseTables {
+    std::vector<std::shared_ptr<const LeaseFile>> files;
+    std::vector<format::LeaseBytes> bytes;
 };
 
 class Attachment : public std::enable_shared_from_this<Attachment> {
@@ -109,9 +125,11 @@ public:
     Result<void> delete_group(std::string_view name, Force force);
     bool group_alive(const GroupRef& g) const;
     std::string group_name(std::uint32_t index) const;
-    /// The lease table of a shared group, mapped at first sight. Empty if the group is gone.
-    flow::LeaseTable lease_table(const GroupRef& g);
-    std::span<const std::byte> lease_bytes(const GroupRef& g);
+    /// Of a shared group; mapped at first sight, kept until the group is deleted.
+    Result<std::shared_ptr<const LeaseFile>> lease_file(const GroupRef& g);
+    LeaseTables lease_tables(const format::RingBytes& ring);
+    /// Lets go of the lease tables of deleted groups.
+    void forget_deleted_groups();
 
     // ---- housekeeping ----
     /// Dead owners, half-made groups, the limit; at most once a tick for all processes together.
@@ -151,15 +169,19 @@ private:
     Result<void> open_dead_table();
     Result<void> check_home();
     Result<void> attach();
+    Result<bool> take_place(std::uint32_t id);
     void detach();
     bool claim_ended(std::uint32_t owner, Seq p) const;
-    void scavenge(std::uint32_t participant);
-    void scavenge_group(const GroupRef& g, std::uint32_t participant, std::uint32_t handle);
+    bool scavenge(std::uint32_t participant) noexcept;
+    bool end_work_of(std::uint32_t participant);
+    bool scavenge_group(const GroupRef& g, std::uint32_t participant, std::uint32_t handle);
     void reopen_dead_letters(std::uint32_t participant);
-    void bury(std::uint32_t id);
+    void bury(std::uint32_t id) noexcept;
     void scan_participants();
     void repair_groups();
     void finish_delete(std::uint32_t index);
+    Result<void> insist(const std::function<Result<bool>()>& attempt, const char* otherwise);
+    std::optional<Error> clash(std::string_view name, const GroupOptions& options) const;
     Result<GroupRef> make_group(std::uint32_t index, std::string_view name, const GroupOptions& options);
     Result<void> make_lease_file(const GroupRef& ref);
     Result<Seq> start_position(const GroupOptions& options, Seq floor) const;
@@ -167,12 +189,6 @@ private:
     std::uint64_t accepted_until_ns(Seq p, const ring::RecordView& r) const;
     bool group_has_handles(std::uint32_t index) const;
     bool any_active_group(std::uint32_t except) const;
-
-    struct LeaseFile {
-        os::Mapping mapping;
-        flow::LeaseTable table;
-    };
-    const LeaseFile* lease_file(const GroupRef& g);
 
     OpenOptions options_;
     std::string directory_, program_;
@@ -189,12 +205,29 @@ private:
 
     std::mutex scan_mutex_;   // housekeeping of this process: a lock on one descriptor does not exclude its threads
     std::mutex admin_mutex_;  // same for the admin byte
-    mutable std::mutex lease_mutex_;
-    std::map<std::uint64_t, LeaseFile> lease_files_;  // by life << 32 | index
+    std::mutex lease_mutex_;
+    std::map<std::uint64_t, std::shared_ptr<const LeaseFile>> lease_files_;  // by life << 32 | index
+    std::atomic<std::uint64_t> forgot_at_ns_{0};
     mutable std::mutex consumers_mutex_;
     std::vector<ConsumerCore*> consumers_;
     std::mutex pump_mutex_;
     std::unique_ptr<Pump> pump_;
+};
+
+/// A handle just taken: free again at the end of the scope, unless somebody keeps it.
+class TakenHandle {
+public:
+    TakenHandle(Attachment& a, std::uint32_t index) : a_(&a), index_(index) {}
+    TakenHandle(const TakenHandle&) = delete;
+    TakenHandle& operator=(const TakenHandle&) = delete;
+    ~TakenHandle() {
+        if (a_ != nullptr) a_->free_handle(index_);
+    }
+    void keep() { a_ = nullptr; }
+
+private:
+    Attachment* a_;
+    std::uint32_t index_;
 };
 
 /// A value that differs between the living threads of this process.

@@ -24,24 +24,30 @@ Result<ConsumerCore*> ConsumerCore::create(std::shared_ptr<Attachment> a, const 
     if (auto ok = format::check_name(name); !ok) return tl::unexpected(ok.error());
     auto handle = a->take_handle(format::HandleKind::consumer, name, group);
     if (!handle) return tl::unexpected(handle.error());
-    auto* core = new ConsumerCore(a, group, *handle, std::string(name), a->group_name(group.index));
+    TakenHandle place(*a, *handle);
+    const auto unref = [](ConsumerCore* c) { c->unref(); };
+    std::unique_ptr<ConsumerCore, decltype(unref)> core(
+        new ConsumerCore(a, group, *handle, std::string(name), a->group_name(group.index)));
+    place.keep();  // the core frees it
     if (core->policy_.mode == format::GroupMode::shared) {
-        const auto table = a->lease_table(group);
-        if (!table) {
-            core->unref();
-            // Gone because the queue or the group is going, or damaged?
+        auto file = a->lease_file(group);
+        if (!file) {
+            // Gone because the queue or the group is going, or damaged, or out of reach?
             if (auto ok = a->usable(); !ok) return tl::unexpected(ok.error());
             if (!a->group_alive(group)) return fail(Errc::no_such_group, "the group was deleted");
-            return fail(Errc::corrupt, "the group's lease table is missing or damaged");
+            if (file.error().code != Errc::not_found) return tl::unexpected(file.error());
+            return fail(Errc::corrupt, "the group's lease table is missing");
         }
-        core->shared_.emplace(a->main().view, a->groups()[group.index], group.index, group.life, table, a->id());
+        core->leases_file_ = std::move(*file);
+        core->shared_.emplace(a->main().view, a->groups()[group.index], group.index, group.life,
+                              core->leases_file_->table, a->id());
     } else {
         core->exclusive_.emplace(a->main().view, a->groups()[group.index], group.index, group.life,
                                  core->group_name_, format::pack_owner(a->id(), *handle + 1), core->policy_,
                                  a->dead_ring(), a->main().super, core->slots_.size());
     }
-    a->enroll(core);
-    return core;
+    a->enroll(core.get());
+    return core.release();
 }
 
 ConsumerCore::ConsumerCore(std::shared_ptr<Attachment> a, const GroupRef& group, std::uint32_t handle,

@@ -125,6 +125,7 @@ private:
     flow::GroupPolicy policy_;
     base::BackoffRng rng_;
     flow::DeadRing dead_;
+    std::shared_ptr<const LeaseFile> leases_file_;  // what shared_ works on
     std::optional<flow::SharedGroup> shared_;
     std::optional<flow::ExclusiveGroup> exclusive_;
 

@@ -18,6 +18,7 @@
 #include "queue/attachment.hpp"
 #include "queue/create.hpp"
 #include "queue/files.hpp"
+#include "queue/waiting.hpp"
 
 namespace rondo::detail {
 
@@ -118,29 +119,33 @@ void reset_marks(format::Group& g, Seq start) {
         put(*c, std::uint64_t{0});
 }
 
-/// The admin byte: one maker or deleter at a time, in all processes. Freed by the kernel with its holder.
+/// How long the maker or deleter of a group waits for another one: as long as one takes for the table of a ring of
+/// several GiB.
+constexpr Duration patience = std::chrono::seconds(5);
+constexpr const char* admin_taken = "another process is changing the queue's groups, or was stopped while it did";
+
+/// The admin byte: one maker or deleter at a time, in all processes. Freed by the kernel with its holder. That may be
+/// stopped, too: nobody waits for it without a bound.
 class AdminLock {
 public:
-    AdminLock(int fd, std::mutex& mutex) : fd_(fd), guard_(mutex) {}
+    AdminLock(int fd, std::mutex& mutex) : fd_(fd), guard_(mutex, std::defer_lock) {}
     AdminLock(const AdminLock&) = delete;
     AdminLock& operator=(const AdminLock&) = delete;
     ~AdminLock() {
         if (held_) (void)os::unlock(fd_, queue::admin_byte);
     }
-    Result<void> wait() {
-        auto ok = os::lock_wait(fd_, queue::admin_byte, os::Lock::exclusive);
-        held_ = ok.has_value();
-        return ok;
-    }
-    bool take() {
-        const auto ok = os::try_lock(fd_, queue::admin_byte, os::Lock::exclusive);
+    /// Never waits. False: another thread or process has it.
+    Result<bool> take() {
+        if (!guard_.try_lock()) return false;
+        auto ok = os::try_lock(fd_, queue::admin_byte, os::Lock::exclusive);
         held_ = ok && *ok;
-        return held_;
+        if (!held_) guard_.unlock();
+        return ok;
     }
 
 private:
     int fd_;
-    std::lock_guard<std::mutex> guard_;
+    std::unique_lock<std::mutex> guard_;
     bool held_ = false;
 };
 
@@ -163,16 +168,37 @@ bool Attachment::group_alive(const GroupRef& ref) const {
 
 std::string Attachment::group_name(std::uint32_t index) const { return name_of(groups()[index]); }
 
+/// Tries until it works, is refused, the queue is closed, or `patience` is over.
+Result<void> Attachment::insist(const std::function<Result<bool>()>& attempt, const char* otherwise) {
+    const Deadline deadline(patience);
+    for (std::chrono::nanoseconds pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, flow::tick)) {
+        if (auto ok = usable(); !ok) return ok;
+        auto done = attempt();
+        if (!done) return tl::unexpected(done.error());
+        if (*done) return {};
+        if (deadline.over()) return fail(Errc::busy, otherwise);
+        auto closing = space_event();
+        const std::uint32_t key = closing.prepare();
+        if (!closed()) closing.sleep(key, pause);
+    }
+}
+
+/// What the maker of a group is told that is there already. Takes no lock.
+std::optional<Error> Attachment::clash(std::string_view name, const GroupOptions& options) const {
+    const auto there = find_group(name);
+    if (!there) return std::nullopt;
+    const auto same = format::check_same_group(options, stored(groups()[there->index]));
+    if (!group_alive(*there)) return std::nullopt;  // deleted meanwhile: the options may be those of the next one
+    return same ? Error{Errc::exists, 0, "a group of that name exists"} : same.error();
+}
+
 Result<GroupRef> Attachment::create_group(std::string_view name, const GroupOptions& options) {
     if (auto ok = format::check_name(name); !ok) return tl::unexpected(ok.error());
     if (auto ok = format::check_group_options(options, main_.view.slots); !ok) return tl::unexpected(ok.error());
+    if (auto there = clash(name, options)) return tl::unexpected(*there);  // every start but the first ends here
     AdminLock admin(main_.fd.get(), admin_mutex_);
-    if (auto ok = admin.wait(); !ok) return tl::unexpected(ok.error());
-    if (auto there = find_group(name)) {
-        auto same = format::check_same_group(options, stored(groups()[there->index]));
-        if (!same) return tl::unexpected(same.error());
-        return fail(Errc::exists, "a group of that name exists");
-    }
+    if (auto ok = insist([&] { return admin.take(); }, admin_taken); !ok) return tl::unexpected(ok.error());
+    if (auto there = clash(name, options)) return tl::unexpected(*there);
     for (std::uint32_t i = 0; i < groups().size(); ++i) {
         const GroupState s = state_of(groups()[i]);
         if (s == GroupState::creating || s == GroupState::deleting) finish_delete(i);
@@ -233,7 +259,9 @@ Result<GroupRef> Attachment::make_group(std::uint32_t index, std::string_view na
 Result<void> Attachment::make_lease_file(const GroupRef& ref) {
     auto dir = os::open_dir(os::full_path(dir_.get()));
     if (!dir) return tl::unexpected(dir.error());
-    if (auto ok = os::lock_directory(dir->get()); !ok) return ok;
+    const auto taken = insist([&] { return os::try_lock_directory(dir->get()); },
+                              "another process creates or removes files in the queue's directory, or was stopped");
+    if (!taken) return taken;
     queue::remove_leftovers(dir->get(), true);
     return queue::create_lease_file(dir->get(), queue::lease_name(ref.index, ref.life), main_.super, ref.index, ref.life);
 }
@@ -295,7 +323,7 @@ Result<Seq> Attachment::seek_boundary(Seq floor, Seq wanted, std::optional<std::
 
 Result<void> Attachment::delete_group(std::string_view name, Force force) {
     AdminLock admin(main_.fd.get(), admin_mutex_);
-    if (auto ok = admin.wait(); !ok) return ok;
+    if (auto ok = insist([&] { return admin.take(); }, admin_taken); !ok) return ok;
     auto ref = find_group(name);
     if (!ref) return tl::unexpected(ref.error());
     auto& g = groups()[ref->index];
@@ -309,6 +337,7 @@ Result<void> Attachment::delete_group(std::string_view name, Force force) {
         return fail(Errc::busy, "the group has members or messages in flight");
     set_state(g, GroupState::deleting);
     finish_delete(ref->index);
+    forget_deleted_groups();
     data_event().notify_always();
     advance_credit();
     return {};
@@ -365,48 +394,14 @@ void Attachment::repair_groups() {
     // ORD(none): looked at again under the lock.
     odd = odd || (active && hot().keep_from.load(std::memory_order_relaxed) != format::nowhere);
     if (!odd) return;
-    if (!admin_mutex_.try_lock()) return;
-    admin_mutex_.unlock();
     AdminLock admin(main_.fd.get(), admin_mutex_);
-    if (!admin.take()) return;
+    if (const auto taken = admin.take(); !taken || !*taken) return;
     for (std::uint32_t i = 0; i < groups().size(); ++i) {
         const GroupState s = state_of(groups()[i]);
         if (s == GroupState::creating || s == GroupState::deleting) finish_delete(i);
     }
     // ORD(credit.keep): release; pairs with settled_floor(). A maker died between its last two steps.
     if (any_active_group(~0U)) hot().keep_from.store(format::nowhere, std::memory_order_release);
-}
-
-// ---- lease tables --------------------------------------------------------------------------------------------
-
-const Attachment::LeaseFile* Attachment::lease_file(const GroupRef& g) {
-    const std::lock_guard guard(lease_mutex_);
-    const std::uint64_t key = std::uint64_t{g.life} << 32 | g.index;
-    if (const auto it = lease_files_.find(key); it != lease_files_.end()) return &it->second;
-    auto fd = os::open_file(dir_.get(), queue::lease_name(g.index, g.life), os::Access::read_write);
-    if (!fd) return nullptr;
-    auto info = os::info(fd->get());
-    const auto l = format::lease_layout_of(main_.view.slots);
-    if (!info) return nullptr;
-    auto mapping = os::map(fd->get(), l.file_bytes, os::Access::read_write,
-                           {.prefault = options_.prefault, .lock_memory = options_.lock_memory});
-    if (!mapping) return nullptr;
-    auto header = format::validate_lease_header(mapping->bytes().first(format::page_bytes), info->size);
-    if (!header || !format::check_lease_owner(*header, main_.super, g.index, g.life)) return nullptr;
-    LeaseFile file{std::move(*mapping), {}};
-    file.table = {{reinterpret_cast<format::Entry*>(file.mapping.data() + l.entries), main_.view.slots},
-                  {reinterpret_cast<format::Note*>(file.mapping.data() + l.notes), l.note_count}};
-    return &lease_files_.emplace(key, std::move(file)).first->second;
-}
-
-flow::LeaseTable Attachment::lease_table(const GroupRef& g) {
-    const auto* file = lease_file(g);
-    return file == nullptr ? flow::LeaseTable{} : file->table;
-}
-
-std::span<const std::byte> Attachment::lease_bytes(const GroupRef& g) {
-    const auto* file = lease_file(g);
-    return file == nullptr ? std::span<const std::byte>{} : file->mapping.bytes();
 }
 
 }  // namespace rondo::detail

@@ -93,12 +93,8 @@ bool Attachment::file_gone() const {
 
 Stats Attachment::stats() {
     const auto ring = format::ring_bytes(main_.mapping.bytes(), main_.super);
-    std::vector<format::LeaseBytes> tables;
-    for (const auto& g : ring.groups()) {
-        if (g.mode != format::GroupMode::shared) continue;
-        if (auto t = format::lease_bytes(lease_bytes({g.index, g.life}), ring)) tables.push_back(*t);
-    }
-    const auto seen = format::survey(ring, tables, {os::mono_ns(), os::wall_ns()});
+    const auto tables = lease_tables(ring);
+    const auto seen = format::survey(ring, tables.bytes, {os::mono_ns(), os::wall_ns()});
     Stats s;
     s.capacity_slots = main_.super.slot_count;
     s.used_slots = seen.used_slots;
@@ -228,12 +224,9 @@ std::string Attachment::explain(const Error& error) {
         const std::uint64_t role = hot().producer_owner.load(std::memory_order_relaxed);
         return out + "; held by " + described(ring, main_.fd.get(), format::owner_participant(role), id_);
     }
-    std::vector<format::LeaseBytes> tables;
-    for (const auto& g : ring.groups()) {
-        if (auto t = format::lease_bytes(lease_bytes({g.index, g.life}), ring)) tables.push_back(*t);
-    }
+    const auto tables = lease_tables(ring);
     const format::Now now{os::mono_ns(), os::wall_ns()};
-    const auto seen = format::survey(ring, tables, now);
+    const auto seen = format::survey(ring, tables.bytes, now);
     const auto handles = ring.handles();
     for (const auto& b : format::who_blocks(ring, seen, handles, now)) {
         if (!b.holds_floor) continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "format/layout.hpp"
 #include "format/validate.hpp"
@@ -39,13 +40,22 @@ Result<ProducerCore*> ProducerCore::create(std::shared_ptr<Attachment> a, const 
     if (auto ok = format::check_name(name); !ok) return tl::unexpected(ok.error());
     auto handle = a->take_handle(format::HandleKind::producer, name, std::nullopt);
     if (!handle) return tl::unexpected(handle.error());
-    if (a->main().super.producers == format::Producers::one) {
-        if (auto ok = take_role(*a, *handle); !ok) {
-            a->free_handle(*handle);
-            return tl::unexpected(ok.error());
-        }
+    TakenHandle place(*a, *handle);
+    const bool one = a->main().super.producers == format::Producers::one;
+    if (one) {
+        if (auto ok = take_role(*a, *handle); !ok) return tl::unexpected(ok.error());
     }
-    return new ProducerCore(std::move(a), *handle);
+    auto* core = new (std::nothrow) ProducerCore(a, *handle);
+    if (core == nullptr) {
+        std::uint64_t mine = format::pack_owner(a->id(), *handle + 1);
+        // ORD(producer.role): acq_rel; pairs with take_role().
+        if (one)
+            a->hot().producer_owner.compare_exchange_strong(mine, 0, std::memory_order_acq_rel,
+                                                            std::memory_order_relaxed);
+        return fail(Errc::no_memory, "not enough memory");
+    }
+    place.keep();  // the core frees it
+    return core;
 }
 
 Result<void> ProducerCore::take_role(Attachment& a, std::uint32_t handle) {

@@ -10,7 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -213,6 +216,62 @@ TEST_CASE("a surviving child does not keep its killed parent alive") {
     CHECK(queue.stats().voids == 1);
     CHECK(queue.stats().participants == 1);
     CHECK(kill(static_cast<pid_t>(book->child_pid.load()), 0) == 0);  // it lived all the time
+}
+
+TEST_CASE("children forked by another thread while the queue was opened do not keep their killed parent alive") {
+    const TmpDir dir;
+    const std::string path = dir.str() + "/q";
+    auto sizes = small_queue();
+    sizes.capacity_bytes = 8 << 20;  // so that opening takes long enough for some forks
+    auto queue = must(Queue::create(path, sizes));
+    auto options = group_of(GroupMode::shared);
+    options.lease_timeout = 1h;
+    options.max_lease_total = 2h;
+    must(queue.create_group("g", options));
+    auto producer = must(queue.producer());
+    auto consumer = must(queue.consumer("g"));
+    for (int round = 0; round < 5; ++round) {
+        CAPTURE(round);
+        must(publish_item(producer, {1, 0}));
+        // All children end when the test closes its end, and not before.
+        std::array<int, 2> life{};
+        REQUIRE(pipe(life.data()) == 0);
+        const SharedBlock<Book> book;
+        Child parent([&] {
+            close(life[1]);
+            std::atomic<bool> opened{false};
+            std::thread forker([&] {
+                while (!opened.load()) {
+                    if (fork() == 0) {
+                        char end = 0;
+                        while (read(life[0], &end, 1) != 0) {
+                        }
+                        _exit(0);
+                    }
+                    book->forked.fetch_add(1);
+                }
+            });
+            eventually([&] { return book->forked.load() != 0; });
+            auto own = must(Queue::open(path));
+            opened.store(true);
+            forker.join();
+            auto taker = must(own.consumer("g"));
+            auto message = must(taker.receive(repair_watchdog));
+            book->ready.store(1);
+            return wait_for_the_end();
+        });
+        eventually([&] { return book->ready.load() == 1 || !parent.alive(); });
+        CHECK(book->forked.load() > 1);
+        parent.kill();
+        CHECK(parent.wait().killed_by(SIGKILL));
+        auto m = consumer.receive(repair_watchdog);
+        close(life[0]);
+        close(life[1]);
+        REQUIRE(m);
+        CHECK(m->delivery_count() == 2);
+        CHECK(queue.stats().participants == 1);
+        must(m->ack());
+    }
 }
 
 TEST_CASE("a queue can be destroyed while a forked child of a former participant lives") {

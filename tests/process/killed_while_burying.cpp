@@ -95,15 +95,19 @@ TEST_CASE("whoever is killed while it buries a dead participant leaves the rest 
             auto producer = must(queue.producer());
             for (std::uint64_t i = 0; i < per_round; ++i) must(publish_item(producer, {rounds, i}));
         }
+        // In every other round a lower place is free in the end: the undertaker takes that one, and buries from there.
+        std::optional<Queue> lower;
+        if (rounds % 2 == 0) lower.emplace(must(Queue::open(path, {.prefault = false})));
         book->ready.store(0);
         Child dead([&] { return hold_everything(path, *book); });
         eventually([&] { return book->ready.load() == 1 || !dead.alive(); });
         REQUIRE(book->ready.load() == 1);
         dead.kill();
         REQUIRE(dead.wait().killed_by(SIGKILL));
+        lower.reset();
         Child undertaker([&] {
             book->ready.store(2);
-            auto own = Queue::open(path, {.prefault = false});  // takes the dead one's place, so it must bury it first
+            auto own = Queue::open(path, {.prefault = false});  // buries the dead one, in any case
             book->ready.store(3);
             return own ? wait_for_the_end() : 1;
         });
@@ -143,7 +147,7 @@ TEST_CASE("whoever is killed while it buries a dead participant leaves the rest 
         CHECK(stats.consumers == 0);
         CHECK(stats.producers == 0);
         CHECK(stats.corrupt == 0);
-        CHECK(stats.voids <= voids + 1);
+        CHECK(stats.voids <= voids + 2);  // the dead one's claim, and the undertaker's among the dead letters
         voids = stats.voids;
         for (const auto& g : stats.groups) CHECK(g.in_flight == 0);
     };
@@ -151,5 +155,5 @@ TEST_CASE("whoever is killed while it buries a dead participant leaves the rest 
     for (std::uint64_t i = count_of(400, 10'000); i > 0; --i) round(r.below(300));
     std::printf("%llu funerals, %llu of them cut short\n", static_cast<unsigned long long>(rounds),
                 static_cast<unsigned long long>(cut_short));
-    CHECK(cut_short > rounds / 20);
+    CHECK(cut_short > rounds / 50);  // few on a busy machine: the undertaker is done before it is killed
 }

@@ -78,7 +78,9 @@ TEST_CASE("a lease of half a minute does not lapse after two seconds because oth
 
 namespace {
 
-/// One message and one group for each place at which the rival is paused: offset, offset + 30, ... instructions.
+constexpr std::uint64_t step = 48;
+
+/// One message and one group for each place at which the rival is paused: offset, offset + step, ... instructions.
 void pause_rivals(std::uint64_t offset) {
     constexpr std::uint64_t groups = 64;
     const TmpDir dir;
@@ -113,7 +115,7 @@ void pause_rivals(std::uint64_t offset) {
             if (m && (m->delivery_count() != 1 || !m->ack())) return 1;
             return 0;
         });
-        more = rival.instructions(offset + 30 * i);
+        more = rival.instructions(offset + step * i);
         if (auto m = consumer.receive(0ms)) {
             CHECK(m->delivery_count() == 1);
             winners.push_back({std::move(consumer), std::move(*m)});
@@ -147,5 +149,5 @@ void pause_rivals(std::uint64_t offset) {
 }  // namespace
 
 TEST_CASE("a competitor that comes second, paused at any instruction of its receive, leaves the winner's lease alone") {
-    for (std::uint64_t offset = 0; offset < 30; offset += count_of(30, 1)) pause_rivals(offset);
+    for (std::uint64_t offset = 0; offset < step; offset += count_of(step, 1)) pause_rivals(offset);
 }

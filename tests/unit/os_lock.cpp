@@ -36,7 +36,6 @@ struct LockFile {
 
 struct Book {
     std::atomic<int> step{0};
-    std::atomic<int> signals{0};
 };
 
 constexpr std::uint64_t byte = 7;
@@ -201,35 +200,5 @@ TEST_CASE("unlocking what is not held is no error, and a closed descriptor is on
     CHECK(os::unlock(fd.get(), byte));
     CHECK_FALSE(os::unlock(-1, byte));
     CHECK_FALSE(os::try_lock(-1, byte, Lock::shared));
-    CHECK_FALSE(os::lock_wait(-1, byte, Lock::shared));
     CHECK_FALSE(os::is_held(-1, byte));
-}
-
-TEST_CASE("waiting for a lock outlasts signals and ends when the holder goes") {
-    static std::atomic<int>* signals = nullptr;
-    const LockFile file;
-    const auto owner = file.open();
-    const test::SharedBlock<Book> book;
-    signals = &book->signals;
-    CHECK(try_it(owner, Lock::exclusive));
-    Child child([&] {
-        struct sigaction action = {};
-        action.sa_handler = [](int) { ++*signals; };
-        sigaction(SIGUSR1, &action, nullptr);
-        const auto own = file.open();
-        book->step = 1;
-        if (!os::lock_wait(own.get(), byte, Lock::exclusive)) return 1;
-        return book->step == 2 ? 0 : 2;
-    });
-    test::eventually([&] { return book->step == 1; });
-    test::eventually([&] {
-        child.kill(SIGUSR1);
-        return book->signals >= 20;
-    });
-    CHECK(child.alive());
-    book->step = 2;
-    unlock(owner);
-    const auto status = child.wait();
-    INFO(status.text());
-    CHECK(status.exited_with(0));
 }
