@@ -9,6 +9,7 @@
 
 #include "base/bits.hpp"
 #include "base/checksum.hpp"
+#include "base/racy_copy.hpp"
 #include "base/utf8.hpp"
 
 namespace rondo {
@@ -153,7 +154,7 @@ Plan plan_of(const DeadEntry& e) {
 std::string_view text_of(const Plan& plan, DeadText text) { return plan.texts[static_cast<std::size_t>(text)]; }
 
 void copy_in(std::byte* to, const void* from, std::size_t size) {
-    if (size != 0) std::memcpy(to, from, size);
+    base::copy_in(to, static_cast<const std::byte*>(from), size);
 }
 
 std::uint32_t entry_checksum_of(std::span<const std::byte> entry) {
@@ -269,22 +270,22 @@ bool encode_dead_entry(const DeadEntry& entry, std::span<std::byte> out) noexcep
         std::memcpy(&copy, &attempt, sizeof copy);
         if (!known(copy.outcome)) copy.outcome = Outcome::none;
         copy.reserved0 = 0;
-        std::memcpy(to, &copy, sizeof copy);
+        copy_in(to, &copy, sizeof copy);
         to += sizeof copy;
     }
     for (const std::string_view text : plan.texts) {
         copy_in(to, text.data(), text.size());
         to += text.size();
     }
-    std::memset(out.data() + at.texts_end, 0, at.extensions - at.texts_end);
+    base::zero_in(out.data() + at.texts_end, at.extensions - at.texts_end);
     copy_in(out.data() + at.extensions, entry.extensions.data(), entry.extensions.size());
-    std::memset(out.data() + at.extensions_end, 0, at.payload - at.extensions_end);
+    base::zero_in(out.data() + at.extensions_end, at.payload - at.extensions_end);
     copy_in(out.data() + at.payload, entry.payload.data(), entry.payload.size());
     h.payload_checksum = base::checksum32(out.subspan(at.payload), 0);
 
-    std::memcpy(out.data(), &h, sizeof h);
+    copy_in(out.data(), &h, sizeof h);
     const std::uint32_t checksum = entry_checksum_of(out);
-    std::memcpy(out.data() + checksum_at, &checksum, sizeof checksum);
+    copy_in(out.data() + checksum_at, &checksum, sizeof checksum);
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/racy_copy.hpp"
 #include "format/words.hpp"
 #include "rondo/format.hpp"
 #include "rondo/types.hpp"
@@ -41,38 +42,7 @@ struct RingView {
     }
 };
 
-#if defined(__SANITIZE_THREAD__)
-#define RONDO_RACE_DETECTOR 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RONDO_RACE_DETECTOR 1
-#endif
-#endif
-
-/// Copies into a record that nobody may read yet. A paused reader may still peek at the first words of a slot that
-/// was its record a lap ago (it finds out and discards what it saw), so under the race detector these copies are
-/// made of atomic bytes; elsewhere they are a memcpy.
-inline void copy_in(std::byte* to, const std::byte* from, std::size_t n) {
-#ifdef RONDO_RACE_DETECTOR
-    for (std::size_t i = 0; i < n; ++i) {
-        // ORD(none): published by the stamp.
-        reinterpret_cast<std::atomic<std::byte>*>(to + i)->store(from[i], std::memory_order_relaxed);
-    }
-#else
-    if (n != 0) std::memcpy(to, from, n);
-#endif
-}
-
-/// Copies a few bytes of a record that may be overwritten meanwhile; the caller finds out afterwards.
-inline void copy_out(std::byte* to, const std::byte* from, std::size_t n) {
-#ifdef RONDO_RACE_DETECTOR
-    for (std::size_t i = 0; i < n; ++i) {
-        // ORD(none): validated by a later CAS of the reader.
-        to[i] = reinterpret_cast<const std::atomic<std::byte>*>(from + i)->load(std::memory_order_relaxed);
-    }
-#else
-    if (n != 0) std::memcpy(to, from, n);
-#endif
-}
+using base::copy_in;
+using base::copy_out;
 
 }  // namespace rondo::ring
