@@ -163,17 +163,14 @@ ring::ClaimStatus ProducerCore::try_room(std::uint64_t slots, ring::Claimed& out
     const auto ask = [&] {
         return std::visit([&](auto& ring) { return ring.claim(slots, out); }, ring_);
     };
-    // ORD(credit.limit): acquire; pairs with advance_limit(). Before asking: if it moves meanwhile, whoever moved it,
-    // it is worth asking again.
-    std::uint64_t limit = view().limit().load(std::memory_order_acquire);
     auto status = ask();
     while (status == ring::ClaimStatus::full) {
-        a_->advance_credit();
-        // ORD(credit.limit): acquire; as above.
-        const std::uint64_t now = view().limit().load(std::memory_order_acquire);
-        if (now == limit) return status;
-        limit = now;
+        // ORD(credit.limit): acquire; pairs with advance_limit(). If it moves, whoever moved it, there may be room.
+        const std::uint64_t limit = view().limit().load(std::memory_order_acquire);
+        const bool moved = a_->advance_credit();
         status = ask();
+        // ORD(credit.limit): acquire; as above.
+        if (!moved && view().limit().load(std::memory_order_acquire) == limit) break;
     }
     return status;
 }
